@@ -186,8 +186,8 @@ impl CongestionControl {
     /// Registers it, and pins that at `path`, so that it outlives this process.
     pub fn register(self, path: &Path) -> Result<(), StructOpsError> {
         let Self { name, map, way } = self;
-        let pin = |object| {
-            sys::pin(object, path).map_err(|source| StructOpsError::Pin {
+        let pin = |object: &OwnedFd| {
+            sys::pin(object.as_fd(), path).map_err(|source| StructOpsError::Pin {
                 name: name.clone(),
                 path: path.to_owned(),
                 source,

@@ -247,7 +247,7 @@ pub fn update_link(link: BorrowedFd<'_>, by: BorrowedFd<'_>) -> io::Result<()> {
 /// build may have it.
 pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let link = open_pin(pinned)?;
-    pin(&link, path)?;
+    pin(link.as_fd(), path)?;
     update_link(link.as_fd(), by).inspect_err(|_| {
         // It is the other's alone, as before; the first error counts.
         let _ = fs::remove_file(path);
@@ -320,7 +320,7 @@ pub fn create_iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Pins a map, program or link in the BPF file system.
-pub fn pin(object: &OwnedFd, path: &Path) -> io::Result<()> {
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = zeroed();
     // SAFETY: this command reads this member of the union.

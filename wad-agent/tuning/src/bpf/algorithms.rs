@@ -1,9 +1,6 @@
 //! The registration of our congestion controls with the kernel.
 
-use std::{
-    collections::HashMap,
-    os::fd::{AsFd as _, BorrowedFd},
-};
+use std::{collections::HashMap, os::fd::BorrowedFd};
 
 use tracing::warn;
 use wad_common::tcp_sock::{RateSampleOffsets, TcpSockOffsets};
@@ -16,7 +13,7 @@ use wad_struct_ops::{
     StructOpsError,
 };
 
-use super::{Pins, Result, objects, pinned_maps};
+use super::{Pins, Result, objects, open_maps::OpenMaps, pinned_maps};
 use crate::instance::Instance;
 
 /// The laws that these paths name and that are not registered yet.
@@ -32,7 +29,7 @@ pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<La
 /// Loads these laws. Only those that are needed: the verifier takes a second for some
 /// of them.
 pub fn load(
-    pins: &Pins,
+    maps: &OpenMaps,
     instance: &Instance,
     laws: &[Law],
     btf: &KernelBtf,
@@ -40,10 +37,9 @@ pub fn load(
     if laws.is_empty() || struct_ops::unsound(btf).is_some() {
         return Ok(Vec::new());
     }
-    let maps = pinned_maps::open_these(pins, pinned_maps::OF_LAWS)?;
-    let fds = maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let named = |law: &Law| (*law, instance.algorithm(law.name()));
-    load_with(&fds, &laws.iter().map(named).collect::<Vec<_>>(), btf)
+    let maps = maps.these(pinned_maps::OF_LAWS)?;
+    load_with(&maps, &laws.iter().map(named).collect::<Vec<_>>(), btf)
 }
 
 /// Loads laws, each for its name, with these maps.
@@ -86,13 +82,17 @@ pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>
 
 /// Puts those in force again that another build has begun to put its own in the places of: they are
 /// pinned by both.
-pub fn take_back(pins: &Pins, other: &Pins, instance: &Instance, btf: &KernelBtf) -> Result<()> {
+pub fn take_back(
+    pins: &Pins,
+    other: &Pins,
+    (maps, instance, btf): (&OpenMaps, &Instance, &KernelBtf),
+) -> Result<()> {
     let is_of_both = |law: &Law| {
         let name = instance.algorithm(law.name());
         pins.at(&name).exists() && other.at(&name).exists()
     };
     let laws: Vec<Law> = Law::ALL.iter().copied().filter(is_of_both).collect();
-    for law in load(pins, instance, &laws, btf)? {
+    for law in load(maps, instance, &laws, btf)? {
         let (theirs, own) = (other.at(law.name()), pins.at(law.name()));
         law.take_back(&theirs, &own)?;
     }

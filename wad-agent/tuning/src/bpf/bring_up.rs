@@ -15,12 +15,13 @@ use wad_toolbox::side_by_side::side_by_side;
 
 use super::{
     Pins, Result, Setup, Start, TuningError, algorithms, links::Links, maps::Maps, objects,
-    offsets, options, pinned_maps, sets,
+    offsets, open_maps::OpenMaps, options, pinned_maps, sets,
 };
 
 /// Holds what a start has made or taken over.
 pub struct InKernel {
     pub maps: Maps,
+    pub open_maps: OpenMaps,
     pub links: Links,
     pub how: Start,
     pub policy_set: u64,
@@ -31,21 +32,21 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(Some(pins), btf)?;
-    let mut maps = Maps::open(pins, setup.left_alone)?;
+    let open_maps = OpenMaps::take_from(&mut object);
+    let mut maps = Maps::new(pins, &open_maps, setup.left_alone)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     // Most of a start is the verifier's work, and waits for grace periods of RCU.
     let ((policy_set, laws), tuner) = side_by_side(
         || {
             let policy_set = maps.install(setup.paths, setup.instance, setup.groups);
-            (policy_set, algorithms::load(pins, setup.instance, &missing, btf))
+            (policy_set, algorithms::load(&open_maps, setup.instance, &missing, btf))
         },
         || load_tuner(&mut object),
     );
     let (policy_set, name, laws) = (policy_set?, tuner?, laws?);
-    // A program that is loaded keeps its maps, and descriptors may be few.
-    pinned_maps::NAMES.iter().for_each(|name| drop(object.take_map(name)));
     let tuner = self::tuner(&mut object, name)?;
-    let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
+    let options =
+        if options::is_wanted(setup.paths) { Some(options::load(&open_maps)?) } else { None };
     // All that the kernel may refuse is loaded. What another build left on this
     // cgroup is changed for it, place by place: laws before the tuner that gives
     // them. What is elsewhere goes: names of laws are taken.
@@ -57,43 +58,42 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     if let Some(options) = options {
         options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
     }
-    let program = tuner.fd()?.as_fd().try_clone_to_owned().map_err(TuningError::Held)?;
-    let path = pins.tuner_program();
-    sys::pin(&program, &path).map_err(TuningError::Held)?;
+    sys::pin(tuner.fd()?.as_fd(), &pins.tuner_program()).map_err(TuningError::Held)?;
     let Some(before) = before else {
         attach(tuner, pins, setup.cgroup)?;
-        let links = Links::open(pins, setup.cgroup, Some(program))?;
-        return Ok(InKernel { maps, links, how: Start::Fresh, policy_set });
+        let links = Links::open(pins, setup.cgroup, open_maps.clone())?;
+        return Ok(InKernel { maps, open_maps, links, how: Start::Fresh, policy_set });
     };
     sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
         .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
-    let links = Links::open(pins, setup.cgroup, Some(program))?;
+    let links = Links::open(pins, setup.cgroup, open_maps.clone())?;
     remove_rest(pins);
-    Ok(InKernel { maps, links, how: Start::Upgraded, policy_set })
+    Ok(InKernel { maps, open_maps, links, how: Start::Upgraded, policy_set })
 }
 
 /// Takes over what an agent of this build left.
 pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
+    let open_maps = OpenMaps::open(pins)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
-    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    let laws = algorithms::load(&open_maps, setup.instance, &missing, btf)?;
     algorithms::register(pins, None, laws)?;
-    options::attach_wanted(pins, &setup.cgroup.file, setup.paths)?;
+    options::attach_wanted((pins, &open_maps), &setup.cgroup.file, setup.paths)?;
     options::detach_unwanted(pins, setup.paths)?;
-    take_back(pins, setup, btf)?;
-    let links = Links::open(pins, setup.cgroup, None)?;
-    let mut maps = Maps::open(pins, setup.left_alone)?;
+    take_back(pins, &open_maps, setup, btf)?;
+    let links = Links::open(pins, setup.cgroup, open_maps.clone())?;
+    let mut maps = Maps::new(pins, &open_maps, setup.left_alone)?;
     let policy_set = maps.install(setup.paths, setup.instance, setup.groups)?;
     remove_rest(pins);
-    Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
+    Ok(InKernel { maps, open_maps, links, how: Start::TakenOver, policy_set })
 }
 
 /// Takes back what another build has taken, or was about to take, when it was killed half-way: laws
 /// before the tuner that gives them. Both have pins of it then, whichever of the two this one is;
 /// without this, flows would have laws of the one build whose maps are the other's.
-fn take_back(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<()> {
+fn take_back(pins: &Pins, maps: &OpenMaps, setup: &Setup<'_>, btf: &KernelBtf) -> Result<()> {
     for other in pins.others()? {
-        algorithms::take_back(pins, &other, setup.instance, btf)?;
-        options::take_back(pins, &other)?;
+        algorithms::take_back(pins, &other, (maps, setup.instance, btf))?;
+        options::take_back(pins, &other, maps)?;
         if other.tuner_link().exists() {
             let opened = sys::open_pin(&pins.tuner_link())
                 .and_then(|link| Ok((link, sys::open_pin(&pins.tuner_program())?)));

@@ -38,7 +38,7 @@ pub enum TuningError {
     Replace { link: PathBuf, source: std::io::Error },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
-    #[error("the map `{0}` is not among those that are pinned")]
+    #[error("`{0}` is not among what is pinned")]
     NotPinned(&'static str),
     #[error("cannot look into all network namespaces")]
     Namespaces(#[source] std::io::Error),

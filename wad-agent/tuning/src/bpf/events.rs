@@ -1,6 +1,6 @@
 //! The ring buffer of flows' events.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, time::Duration};
 
 use aya::maps::{Map, MapData, RingBuf};
 use tokio::{
@@ -27,11 +27,9 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens the pinned ring buffer. Needs a tokio runtime.
-    pub fn open(path: &Path) -> Result<Self> {
-        let error = named("EVENTS");
-        let map = Map::RingBuf(MapData::from_pin(path).map_err(&error)?);
-        let ring = RingBuf::try_from(map).map_err(error)?;
+    /// Reads the ring buffer. Needs a tokio runtime.
+    pub fn open(map: MapData) -> Result<Self> {
+        let ring = RingBuf::try_from(Map::RingBuf(map)).map_err(named("EVENTS"))?;
         // SAFETY: the ring buffer owns its descriptor, which stays open and the
         // same for as long as it lives.
         let ring = unsafe { AsyncFd::register(ring) };

@@ -5,12 +5,12 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fs, io,
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
 
-use aya::sys::SyscallError;
+use aya::{maps::MapData, sys::SyscallError};
 use aya_obj::generated::bpf_attach_type::{self, BPF_CGROUP_SETSOCKOPT, BPF_CGROUP_SOCK_OPS};
 use wad_linux::{
     bpffs::{self, BPFFS},
@@ -21,11 +21,7 @@ use wad_policy::{config::PathPolicy, law::Law};
 use wad_struct_ops::{CongestionControl, KernelBtf, sys};
 use wad_toolbox::whole_file;
 
-use super::{
-    Pins, Result, TuningError, algorithms, options,
-    pinned_maps::{self, OpenMaps},
-    pins,
-};
+use super::{Pins, Result, TuningError, algorithms, open_maps::OpenMaps, options, pins};
 use crate::{
     attachment::{Lost, Part},
     instance::Instance,
@@ -37,19 +33,30 @@ const REGISTERED: &str = "net.ipv4.tcp_available_congestion_control";
 /// The links, and what they are of.
 pub struct Links {
     pub cgroup: Arc<Cgroup>,
-    /// The tuner's program, to be attached again.
-    tuner: OwnedFd,
+    maps: OpenMaps,
     /// All that is pinned is held open here, by the names of the pins.
-    held: BTreeMap<String, Arc<OwnedFd>>,
+    held: BTreeMap<String, Held>,
+}
+
+/// What is pinned.
+enum Held {
+    Map(Arc<MapData>),
+    Other(OwnedFd),
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Map(map) => map.fd().as_fd(),
+            Self::Other(object) => object.as_fd(),
+        }
+    }
 }
 
 impl Links {
-    /// Opens all that is pinned. The program is the tuner's; None takes the one that is
-    /// attached, which an agent before this one has left.
-    pub fn open(pins: &Pins, cgroup: &Arc<Cgroup>, tuner: Option<OwnedFd>) -> Result<Self> {
-        let pinned = || sys::open_pin(&pins.tuner_program());
-        let tuner = tuner.map_or_else(pinned, Ok).map_err(TuningError::Held)?;
-        let mut links = Self { cgroup: Arc::clone(cgroup), tuner, held: BTreeMap::new() };
+    /// Opens all that is pinned, but for the maps, which are open.
+    pub fn open(pins: &Pins, cgroup: &Arc<Cgroup>, maps: OpenMaps) -> Result<Self> {
+        let mut links = Self { cgroup: Arc::clone(cgroup), maps, held: BTreeMap::new() };
         links.hold(pins)?;
         Ok(links)
     }
@@ -58,17 +65,17 @@ impl Links {
     pub fn hold(&mut self, pins: &Pins) -> Result<()> {
         for name in pins.names()? {
             if let Entry::Vacant(place) = self.held.entry(name) {
-                let object = sys::open_pin(&pins.at(place.key())).map_err(TuningError::Held)?;
-                place.insert(Arc::new(object));
+                let held = match self.maps.get(place.key()) {
+                    Some(map) => Held::Map(Arc::clone(map)),
+                    None => {
+                        let object = sys::open_pin(&pins.at(place.key()));
+                        Held::Other(object.map_err(TuningError::Held)?)
+                    }
+                };
+                place.insert(held);
             }
         }
         Ok(())
-    }
-
-    /// Returns the maps, for programs that are linked against them.
-    pub fn maps(&self) -> OpenMaps {
-        let map = |name| Some((name, Arc::clone(self.held.get(name)?)));
-        OpenMaps(pinned_maps::NAMES.into_iter().filter_map(map).collect())
     }
 
     /// Takes the program for options off, unless these paths want it.
@@ -141,21 +148,23 @@ impl Links {
             .collect())
     }
 
-    /// Puts a part back where it belongs. Where others are lost, too, pins come first:
-    /// programs find their maps by them.
+    /// Puts a part back where it belongs. Where others are lost, too, pins come first: each part
+    /// leaves its own beside them.
     pub fn put_back(&mut self, part: Part, pins: &Pins, instance: &Instance) -> Result<()> {
         match part {
             Part::Pins => self.pin(pins),
             Part::Laws => self.register(pins, instance),
             Part::Options => {
                 self.find_cgroup()?;
-                let program = options::load(pins)?;
+                let program = options::load(&self.maps)?;
                 let link = self.attach(program.as_fd(), BPF_CGROUP_SETSOCKOPT)?;
                 self.replace(pins::OPTIONS_LINK, link, pins)
             }
             Part::Tuner => {
                 self.find_cgroup()?;
-                let link = self.attach(self.tuner.as_fd(), BPF_CGROUP_SOCK_OPS)?;
+                let tuner = self.held.get(pins::TUNER_PROGRAM);
+                let tuner = tuner.ok_or(TuningError::NotPinned(pins::TUNER_PROGRAM))?;
+                let link = self.attach(tuner.as_fd(), BPF_CGROUP_SOCK_OPS)?;
                 self.replace(pins::TUNER_LINK, link, pins)
             }
         }
@@ -182,7 +191,7 @@ impl Links {
     /// Takes a link for one that is on nothing, its pin included. It does its work without
     /// a pin as well: that is another part.
     fn replace(&mut self, name: &str, link: OwnedFd, pins: &Pins) -> Result<()> {
-        self.held.insert(name.to_owned(), Arc::new(link));
+        self.held.insert(name.to_owned(), Held::Other(link));
         whole_file::remove(&pins.at(name)).map_err(TuningError::Held)?;
         self.pin(pins)
     }
@@ -193,14 +202,14 @@ impl Links {
         let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
         let is_gone = |law: &Law| gone.contains(&instance.algorithm(law.name()));
         let laws: Vec<Law> = Law::ALL.iter().copied().filter(is_gone).collect();
-        let laws = algorithms::load(pins, instance, &laws, &KernelBtf::read()?)?;
+        let laws = algorithms::load(&self.maps, instance, &laws, &KernelBtf::read()?)?;
         for pin in gone.iter().map(|name| pins.at(name)).filter(|pin| is_there(pin)) {
             CongestionControl::unpin(&pin).map_err(TuningError::Held)?;
         }
         algorithms::register(pins, None, laws)?;
         for name in gone {
             let object = sys::open_pin(&pins.at(&name)).map_err(TuningError::Held)?;
-            self.held.insert(name, Arc::new(object));
+            self.held.insert(name, Held::Other(object));
         }
         Ok(())
     }
@@ -213,7 +222,7 @@ impl Links {
         for (name, object) in others.into_iter().chain(last) {
             let path = pins.at(name);
             if !is_there(&path) {
-                sys::pin(object, &path).map_err(TuningError::Held)?;
+                sys::pin(object.as_fd(), &path).map_err(TuningError::Held)?;
             }
         }
         Ok(())

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
     sync::Arc,
 };
 
-use aya::maps::{Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError, lpm_trie::Key};
+use aya::maps::{
+    Array, ArrayOfMaps, HashMap as BpfHashMap, InnerMap, Map, MapData, MapError, lpm_trie::Key,
+};
 use tracing::{debug, warn};
 use wad_common::{
     counter::{Counter, Setting},
@@ -26,9 +27,9 @@ use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 use super::{
     Pins, Result, TuningError,
     error::named,
-    pinned_maps,
+    open_maps::OpenMaps,
     pinned_policies::PinnedPolicies,
-    set_maps::{BPF_F_INNER_MAP, CgroupMap, InterfaceMap, Prefixes, SetMaps},
+    set_maps::{BPF_F_INNER_MAP, SetMaps},
 };
 use crate::{
     cgroup_bits::Groups,
@@ -41,14 +42,8 @@ use crate::{
 
 /// The maps that the agent reads and writes.
 pub struct Maps {
-    prefix_sets: ArrayOfMaps<MapData, Prefixes>,
-    rule_sets: ArrayOfMaps<MapData, Array<MapData, Rule>>,
-    policy_sets: ArrayOfMaps<MapData, Array<MapData, Policy>>,
-    /// The pin of the cgroups, opened where a set has patterns: a descriptor less for all
-    /// others.
-    cgroup_sets: PathBuf,
-    /// The pin of the interfaces, likewise.
-    interface_sets: PathBuf,
+    /// For the maps of sets, which are wanted only when one is put in force: descriptors may be few.
+    open: OpenMaps,
     pinned: PinnedPolicies,
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
@@ -83,21 +78,11 @@ pub struct Bounds {
 }
 
 impl Maps {
-    /// Opens the pinned maps.
-    pub fn open(pins: &Pins, left_alone: &LeftAlone) -> Result<Self> {
-        let open = |name| pinned_maps::open(pins, name);
+    /// Reads and writes these maps.
+    pub fn new(pins: &Pins, maps: &OpenMaps, left_alone: &LeftAlone) -> Result<Self> {
+        let open = |name| maps.own(name);
         Ok(Self {
-            prefix_sets: Map::ArrayOfMaps(open("PREFIX_SETS")?)
-                .try_into()
-                .map_err(named("PREFIX_SETS"))?,
-            rule_sets: Map::ArrayOfMaps(open("RULE_SETS")?)
-                .try_into()
-                .map_err(named("RULE_SETS"))?,
-            policy_sets: Map::ArrayOfMaps(open("POLICY_SETS")?)
-                .try_into()
-                .map_err(named("POLICY_SETS"))?,
-            cgroup_sets: pins.map("CGROUP_SETS"),
-            interface_sets: pins.map("INTERFACE_SETS"),
+            open: maps.clone(),
             pinned: PinnedPolicies::of(pins),
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
@@ -307,25 +292,32 @@ impl Maps {
     /// Makes a set that of a generation.
     fn fill(&mut self, generation: u64, set: &SetMaps) -> Result<()> {
         let slot = (generation & 1) as u32;
-        self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
-        self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
+        self.put("RULE_SETS", slot, &*set.rules)?;
+        self.put("POLICY_SETS", slot, &set.policies)?;
         if let Some(map) = &locked(&set.cgroups).map {
-            let error = named("CGROUP_SETS");
-            let sets = MapData::from_pin(&self.cgroup_sets).map_err(&error)?;
-            let mut sets: ArrayOfMaps<_, CgroupMap> =
-                Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
-            sets.set(slot, map, 0).map_err(&error)?;
+            self.put("CGROUP_SETS", slot, map)?;
         }
         if let Some(map) = &set.interfaces {
-            let error = named("INTERFACE_SETS");
-            let sets = MapData::from_pin(&self.interface_sets).map_err(&error)?;
-            let mut sets: ArrayOfMaps<_, InterfaceMap> =
-                Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
-            sets.set(slot, map, 0).map_err(&error)?;
+            self.put("INTERFACE_SETS", slot, &**map)?;
         }
         let others = self.get(Setting::Offers)? & !(1 << slot);
         self.set(Setting::Offers, others | u64::from(set.offers) << slot)?;
-        self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
+        self.put("PREFIX_SETS", slot, &*set.prefixes)
+    }
+
+    /// Puts a map into a place of a map of maps.
+    fn put<T: InnerMap>(&self, name: &'static str, slot: u32, map: &T) -> Result<()> {
+        let mut sets: ArrayOfMaps<_, T> =
+            Map::ArrayOfMaps(self.open.own(name)?).try_into().map_err(named(name))?;
+        sets.set(slot, map, 0).map_err(named(name))
+    }
+
+    /// Returns the policies of the set in force, by the number of their map.
+    fn policies_by_number(&self, generation: u64) -> Result<Array<MapData, Policy>> {
+        let error = named("POLICY_SETS");
+        let sets = Map::ArrayOfMaps(self.open.own("POLICY_SETS")?);
+        let sets: ArrayOfMaps<_, _> = sets.try_into().map_err(&error)?;
+        sets.get(&((generation & 1) as u32), 0).map_err(error)
     }
 
     /// Returns which path the flows of a question fall under, and what they get.
@@ -422,10 +414,10 @@ impl Maps {
         let policies = match self.pinned.open(generation) {
             Ok(policies) => policies,
             // By its number, which takes CAP_SYS_ADMIN.
-            Err(_) => match self.policy_sets.get(&((generation & 1) as u32), 0) {
+            Err(_) => match self.policies_by_number(generation) {
                 Ok(policies) => policies,
                 Err(unknown) => {
-                    warn!("counts of paths start at zero: {}", told(&error(unknown)));
+                    warn!("counts of paths start at zero: {}", told(&unknown));
                     return Ok(HashMap::new());
                 }
             },

@@ -18,6 +18,7 @@ mod links;
 mod maps;
 mod objects;
 mod offsets;
+mod open_maps;
 mod options;
 mod pinned_maps;
 mod pinned_policies;
@@ -53,7 +54,7 @@ pub use instruments::{InstrumentsReader, OthersReader};
 use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
-use pinned_maps::OpenMaps;
+use open_maps::OpenMaps;
 pub use pins::{Pins, PinsError, exist};
 use programs::{Loader, Refusals};
 pub use progress::ProgressReader;
@@ -149,8 +150,7 @@ impl Tuning {
                  keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
             );
         }
-        let complete = |pins, InKernel { maps, links, how, policy_set }| {
-            let open_maps = links.maps();
+        let complete = |pins, InKernel { maps, open_maps, links, how, policy_set }| {
             let loader = Loader { maps: &open_maps, btf: &btf, cgroup_id: setup.cgroup.id };
             let refusals = Refusals::default();
             let running = refusals.note(&programs::RUNNING, Running::load(loader)).map(Arc::new);
@@ -227,12 +227,13 @@ impl Tuning {
         } else {
             KernelBtf::read()
                 .map_err(TuningError::from)
-                .and_then(|btf| algorithms::load(&self.pins, instance, &missing, &btf))
+                .and_then(|btf| algorithms::load(&self.open_maps, instance, &missing, &btf))
                 .and_then(|laws| algorithms::register(&self.pins, None, laws))
         };
         let mut has_attached = false;
         let changed = registered.and_then(|()| {
-            has_attached = options::attach_wanted(&self.pins, &links.cgroup.file, paths)?;
+            has_attached =
+                options::attach_wanted((&self.pins, &self.open_maps), &links.cgroup.file, paths)?;
             self.maps().install(paths, instance, groups)
         });
         // What was there stays until nothing in force wants it.
@@ -303,7 +304,7 @@ impl Tuning {
     /// Forgets what flows have saved of the capacity of their paths: the configuration may be of
     /// others now.
     pub fn forget_capacities(&self) -> Result<()> {
-        saved::forget(&self.pins)
+        saved::forget(&self.open_maps)
     }
 
     /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
@@ -490,7 +491,7 @@ impl Tuning {
 
     /// The events of flows.
     pub fn events(&self) -> Result<Events> {
-        Events::open(&self.pins.map("EVENTS"))
+        Events::open(self.open_maps.own("EVENTS")?)
     }
 
     /// Takes everything out of the kernel. Flows go on: those under an

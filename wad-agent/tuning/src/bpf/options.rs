@@ -11,7 +11,7 @@ use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use wad_policy::config::PathPolicy;
 use wad_struct_ops::{self as struct_ops, LinkedObject, StructOpsError, sys};
 
-use super::{Pins, Result, TuningError, objects, pinned_maps};
+use super::{Pins, Result, TuningError, objects, open_maps::OpenMaps, pinned_maps};
 
 const PROGRAM: &str = "wad_options";
 
@@ -21,10 +21,14 @@ pub fn is_wanted(paths: &[PathPolicy]) -> bool {
 }
 
 /// Attaches it, if these paths want it and it is not there. Returns whether it did.
-pub fn attach_wanted(pins: &Pins, cgroup: &File, paths: &[PathPolicy]) -> Result<bool> {
+pub fn attach_wanted(
+    (pins, maps): (&Pins, &OpenMaps),
+    cgroup: &File,
+    paths: &[PathPolicy],
+) -> Result<bool> {
     let is_missing = is_wanted(paths) && !pins.options_link().exists();
     if is_missing {
-        attach(&load(pins)?, pins, None, cgroup)?;
+        attach(&load(maps)?, pins, None, cgroup)?;
     }
     Ok(is_missing)
 }
@@ -38,9 +42,8 @@ pub fn detach_unwanted(pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
     fs::remove_file(&link).map_err(TuningError::Options)
 }
 
-pub fn load(pins: &Pins) -> Result<OwnedFd> {
-    let maps = pinned_maps::open_these(pins, pinned_maps::OF_OPTIONS)?;
-    load_with(&maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect())
+pub fn load(maps: &OpenMaps) -> Result<OwnedFd> {
+    load_with(&maps.these(pinned_maps::OF_OPTIONS)?)
 }
 
 /// Loads it with these maps.
@@ -67,19 +70,19 @@ pub fn attach(program: &OwnedFd, pins: &Pins, before: Option<&Pins>, cgroup: &Fi
             cgroup.as_fd(),
             bpf_attach_type::BPF_CGROUP_SETSOCKOPT,
         )
-        .and_then(|link| sys::pin(&link, &path)),
+        .and_then(|link| sys::pin(link.as_fd(), &path)),
     };
     attached.map_err(TuningError::Options)
 }
 
 /// Puts it in force again where another build has begun to put its own in its place: the link is
 /// pinned by both.
-pub fn take_back(pins: &Pins, other: &Pins) -> Result<()> {
+pub fn take_back(pins: &Pins, other: &Pins, maps: &OpenMaps) -> Result<()> {
     let link = pins.options_link();
     if !link.exists() || !other.options_link().exists() {
         return Ok(());
     }
-    let program = load(pins)?;
+    let program = load(maps)?;
     let link = sys::open_pin(&link).map_err(TuningError::Options)?;
     sys::update_link(link.as_fd(), program.as_fd()).map_err(TuningError::Options)
 }

@@ -1,16 +1,6 @@
 //! The pinned maps: their names, which of them a program refers to, and how large the map of flows
 //! is.
 
-use std::{
-    collections::HashMap,
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    sync::Arc,
-};
-
-use aya::maps::MapData;
-
-use super::{Pins, Result, TuningError, error::named};
-
 /// Names of the maps, as in wad-ebpf.
 pub const NAMES: [&str; 16] = [
     "PREFIX_SETS",
@@ -65,32 +55,6 @@ pub fn most_flows(memory_bytes: u64) -> u32 {
     let flows = (memory_bytes / (128 << 10)).clamp(1 << 16, 1 << 19);
     // The kernel makes as many buckets as the next power of two.
     (flows as u32).next_power_of_two()
-}
-
-/// The pinned maps, which the agent has open in any case: what is loaded later is linked against
-/// them without a descriptor more, and whatever has become of their pins.
-#[derive(Clone)]
-pub struct OpenMaps(pub HashMap<&'static str, Arc<OwnedFd>>);
-
-impl OpenMaps {
-    /// Returns these of them, by their names.
-    pub fn these(
-        &self,
-        names: &'static [&'static str],
-    ) -> Result<HashMap<&'static str, BorrowedFd<'_>>> {
-        let map = |name| self.0.get(name).ok_or(TuningError::NotPinned(name));
-        names.iter().map(|name| Ok((*name, map(name)?.as_fd()))).collect()
-    }
-}
-
-/// Opens a pinned map.
-pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
-    MapData::from_pin(pins.map(name)).map_err(named(name))
-}
-
-/// Opens these maps, by their names: where there are few descriptors, each counts.
-pub fn open_these(pins: &Pins, names: &[&'static str]) -> Result<Vec<(&'static str, MapData)>> {
-    names.iter().map(|name| Ok((*name, open(pins, name)?))).collect()
 }
 
 /// A record as the kernel side reads it.

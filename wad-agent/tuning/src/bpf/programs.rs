@@ -14,10 +14,7 @@ use wad_common::instruments::Members;
 use wad_struct_ops::{self as struct_ops, KernelBtf, LinkedObject, StructOpsError, sys};
 use wad_toolbox::{causes::told, mutex::locked};
 
-use super::{
-    Result, objects, offsets,
-    pinned_maps::{self, OpenMaps},
-};
+use super::{Result, objects, offsets, open_maps::OpenMaps, pinned_maps};
 use crate::readings::Refusal;
 
 /// A program that the kernel may refuse.

@@ -18,7 +18,7 @@ use wad_toolbox::mutex::locked;
 
 use super::{
     Result, TuningError,
-    pinned_maps::OpenMaps,
+    open_maps::OpenMaps,
     programs::{Loader, Optional},
     records,
 };

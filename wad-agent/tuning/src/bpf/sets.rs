@@ -5,6 +5,8 @@
 //! `bpf_map_meta_equal()` compares where a timer would be in a value, which type
 //! information changes), and those that aya makes later have none.
 
+use std::os::fd::AsFd as _;
+
 use aya_obj::generated::bpf_map_type::{self, *};
 use wad_common::policy::{Policy, Rule, RuleRun};
 use wad_struct_ops::sys::{MapSpec, create_map, pin};
@@ -56,6 +58,6 @@ fn make_one(
     };
     create_map(&like, None)
         .and_then(|inner| create_map(&sets, Some(&inner)))
-        .and_then(|map| pin(&map, &pins.map(name)))
+        .and_then(|map| pin(map.as_fd(), &pins.map(name)))
         .map_err(|source| TuningError::Sets { name, source })
 }

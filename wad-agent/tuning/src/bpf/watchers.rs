@@ -39,5 +39,5 @@ fn accepted(btf: &KernelBtf) -> &'static Optional {
 fn attach(loader: Loader<'_>, program: &Optional, pin: &Path) -> Result<()> {
     let program = loader.load(program)?;
     let link = sys::link_raw_tracepoint(program.as_fd()).map_err(TuningError::Watcher)?;
-    sys::pin(&link, pin).map_err(TuningError::Watcher)
+    sys::pin(link.as_fd(), pin).map_err(TuningError::Watcher)
 }
