@@ -120,6 +120,17 @@ impl Tree {
         self.cgroups.retain(|cgroup, _| !cgroup.starts_with(gone));
         self.closed.retain(|cgroup| !cgroup.starts_with(gone));
         self.beyond.retain(|cgroup| !cgroup.starts_with(gone));
+        // The kernel takes a watch back when the last who has the folder open lets it go, which may
+        // be later: its room is free now.
+        let inotify = &self.inotify;
+        self.watched.retain(|descriptor, cgroup| {
+            let is_there = !cgroup.starts_with(gone);
+            if !is_there {
+                // It may have gone by itself.
+                let _ = inotify.rm_watch(*descriptor);
+            }
+            is_there
+        });
     }
 
     /// Follows those for which there is room by now. Returns whether there was for any.
@@ -244,6 +255,19 @@ mod tests {
         assert!(tree.read().expect("events") && tree.is_partial());
         remove("d");
         assert!(tree.read().expect("events") && !tree.is_partial());
+    }
+
+    #[test]
+    fn a_folder_that_somebody_holds_open_takes_no_room_once_it_is_gone() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::create_dir(root.path().join("a")).expect("writable");
+        let mut tree = Tree::with_room(root.path(), 2).expect("inotify");
+        let held = fs::File::open(root.path().join("a")).expect("there");
+        fs::remove_dir(root.path().join("a")).expect("empty");
+        fs::create_dir(root.path().join("b")).expect("writable");
+        assert!(tree.read().expect("events"));
+        assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "b"], false));
+        drop(held);
     }
 
     #[test]
