@@ -38,7 +38,7 @@ pub struct Links {
     held: BTreeMap<String, Held>,
 }
 
-/// What is pinned.
+/// A pinned object, open: a map, a program or a link.
 enum Held {
     Map(Arc<MapData>),
     Other(OwnedFd),
