@@ -15,7 +15,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     free, html,
     process::run,
-    stand::Stand,
+    stand::{Stand, until},
     tcp::{Connection, at},
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
@@ -67,6 +67,9 @@ fn a_page_shows_what_there_is_to_this_host_alone() -> Result<()> {
     ensure!(flows.matches("/flow?cookie=").count() == FLOWS, "{flows}");
     let (_, cookie) = flows.split_once("/flow?cookie=").context("no flow")?;
     let flow = format!("/flow?cookie={}", cookie.split('"').next().unwrap_or_default());
+    // The agent hears of them within a tenth of a second.
+    let look = || Ok::<_, anyhow::Error>(curl(&[&url("/events")])?.1);
+    until("their events are there", SOON, look, |page| page.contains("&lt;b&gt;"))?;
     for path in
         ["/", "/path?name=%3Cb%3E%26%22%27%3C%2Fscript%3E", "/flows", &flow, "/events", "/host"]
     {
