@@ -14,9 +14,10 @@ pub fn is_guarded(guards: &PathGuards, path: &PathPolicy) -> bool {
     }
     match &guards.paths {
         GuardedPaths::Auto => {
-            let PathPolicy { allow, measured, name, .. } = path;
+            let PathPolicy { allow, congestion, measured, name, .. } = path;
             let is_made = [learned::NAME_PREFIX, heard::NAME_PREFIX];
             allow.is_some()
+                || congestion.is_some()
                 || measured.is_some()
                 || is_made.iter().any(|prefix| name.starts_with(prefix))
         }
@@ -33,10 +34,12 @@ mod tests {
 
     fn guarded(guard: &str) -> Vec<String> {
         let paths = [
-            ("plain", ""),
-            ("consented", "allow = 'aggressive'\nadditive_increase = 4"),
+            ("plain", "sndbuf = '4MiB'"),
+            ("consented", "allow = 'aggressive'\ninitial_window = 20"),
+            ("law", "congestion = 'wad_aimd'"),
+            ("kernels", "congestion = ['vegas', 'cubic']"),
             ("measured", "mode = 'measured'\nsndbuf = 'auto'\nbandwidth = '1Gbit'\nrtt = '9ms'"),
-            ("watched", "mode = 'observe'"),
+            ("watched", "mode = 'observe'\ncongestion = 'reno'"),
         ];
         let paths = paths.iter().zip(1..).map(|((name, keys), n)| {
             format!("[[path]]\nname = '{name}'\nremote = '10.{n}.0.0/16'\n{keys}\n")
@@ -48,9 +51,11 @@ mod tests {
     }
 
     #[test]
-    fn guards_are_for_paths_that_may_hurt_or_for_others_if_one_wants() {
-        assert_eq!(guarded(""), ["consented", "measured"]);
-        assert_eq!(guarded("[guard]\npaths = 'all'\n"), ["plain", "consented", "measured"]);
+    fn paths_with_a_law_and_those_that_may_hurt_are_guarded_or_others_by_name() {
+        let by_themselves = ["consented", "law", "kernels", "measured"];
+        assert_eq!(guarded(""), by_themselves);
+        let all: Vec<_> = ["plain"].into_iter().chain(by_themselves).collect();
+        assert_eq!(guarded("[guard]\npaths = 'all'\n"), all);
         assert_eq!(guarded("[guard]\npaths = 'none'\n"), [""; 0]);
         assert_eq!(guarded("[guard]\npaths = ['plain']\n"), ["plain"]);
         let config = PathGuards::default();

@@ -124,7 +124,7 @@ a flow holds 8.0 MiB of memory at most (path bob)
 max_memory is 64.0 MiB (the first number of tcp_mem), in which 8 such fit whole;
 near it buffers grow no more, beyond it the largest shrink, none goes untuned
 but buffers of a given size stay: 8.0 MiB a flow, and path bob has no max_flows
-guarded, and back at the kernel's defaults where they hurt: bob
+guarded, and back at the kernel's defaults where they hurt: bob, rest
 path rest: ::/0 also covers IPv4, whose addresses are looked up as IPv6
 wad.toml: 2 paths, no error
 ";
@@ -337,11 +337,13 @@ fn what_is_learned_beside_the_paths_is_told() {
 
 #[test]
 fn paths_with_a_guard_are_said() {
-    let line = "guarded, and back at the kernel's defaults where they hurt: bob\n";
-    assert!(page(TWO, None).contains(line));
-    assert_eq!(report(TWO)["effect"]["guarded"], json!(["bob"]));
-    let dry = page(&format!("[guard]\npaths = 'all'\ndry_run = true\n{TWO}"), None);
-    assert!(dry.contains("guarded, and named where they hurt: bob, rest\n"), "{dry}");
+    let text = format!("{TWO}[[path]]\nname = 'sized'\nremote = '10.6.0.0/16'\nsndbuf = '1MiB'\n");
+    // Each that has a congestion control.
+    let line = "guarded, and back at the kernel's defaults where they hurt: bob, rest\n";
+    assert!(page(&text, None).contains(line));
+    assert_eq!(report(&text)["effect"]["guarded"], json!(["bob", "rest"]));
+    let dry = page(&format!("[guard]\npaths = 'all'\ndry_run = true\n{text}"), None);
+    assert!(dry.contains("guarded, and named where they hurt: bob, rest, sized\n"), "{dry}");
     let none = page(&format!("[guard]\npaths = 'none'\n{TWO}"), None);
     assert!(!none.contains("guarded"), "{none}");
 }

@@ -25,8 +25,8 @@ pub const KEYS: &[Key] = &[
     key("paths").takes(
         Text("`\"auto\"`, `\"all\"`, `\"none\"`, or a list of names of paths"),
         Value("\"auto\""),
-        "the paths that are [guarded](../guard.md); `\"auto\"`: those that `allow` something, are \
-         measured, learned, or there by a peer's word",
+        "the paths that are [guarded](../guard.md); `\"auto\"`: those that have a congestion \
+         control, `allow` something, are measured, learned, or there by a peer's word",
     ),
     key("dry_run").takes(
         Switch,
@@ -82,7 +82,8 @@ pub struct PathGuards {
 /// Says which paths have a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardedPaths {
-    /// Paths that `allow` something, are measured, learned, or there by a peer's word.
+    /// Paths that have a congestion control, `allow` something, are measured, learned, or there
+    /// by a peer's word.
     Auto,
     All,
     None,
