@@ -43,7 +43,9 @@ fn the_first_of_a_list_that_the_kernel_has_is_given() -> Result<()> {
     let wire = Wire::start()?;
     let _mounted = old_kernel::BpfFileSystem::mount()?;
     let remote = [ADDRESSES_V4, ADDRESSES_V6].concat();
-    let policy = format!("[[path]]\nname = 'p'\nremote = {remote:?}\ncongestion = {LIST}\n");
+    let policy = format!(
+        "[[path]]\nname = 'p'\nremote = {remote:?}\nallow = 'aggressive'\ncongestion = {LIST}\n"
+    );
     let home = Home::create(&program()?, &policy)?;
     let (available, lib) = (home.folder().join("available"), home.folder().join("lib"));
     let module = lib.join("modules").join(sysctl::get("kernel.osrelease")?);

@@ -265,7 +265,8 @@ fn idle_flows_and_those_under_bbr_have_their_part_within_a_second() -> Result<()
     let path = |port: u16, law: &str| {
         format!(
             "[[path]]\nname = '{port}'\nremote = '10.81.0.2'\nremote_port = {port}\n\
-             sndbuf = {TOTAL}\nrcvbuf = {TOTAL}\ndivide = true\ncongestion = '{law}'\n"
+             sndbuf = {TOTAL}\nrcvbuf = {TOTAL}\ndivide = true\ncongestion = '{law}'\n\
+             allow = 'aggressive'\n"
         )
     };
     let policy = path(PORT, "wad_aimd") + &path(PORT + 1, "bbr");
