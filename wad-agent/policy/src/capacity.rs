@@ -2,7 +2,8 @@
 
 use wad_common::law::{Aimd, highspeed};
 
-use crate::shares::PACKET_BYTES;
+/// Size of a packet of the path's bandwidth-delay product, a segment and its headers.
+pub const PACKET_BYTES: f64 = 1_500.0;
 
 /// A capacity is what a path carries, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -48,7 +48,9 @@ pub enum Answer {
     Follows {
         /// Increase and decrease at a window.
         pair: fn(&Control, u32) -> wad_common::law::Aimd,
-        response: fn(&Control) -> Response,
+        /// Its mean windows at the path's round trip time in seconds; None where that is not
+        /// known.
+        response: fn(&Control, Option<f64>) -> Response,
     },
     /// It fills the path, at any rate of losses.
     Fills,
@@ -59,10 +61,9 @@ pub enum Answer {
 /// When those who share a path have to agree to a law.
 #[derive(Clone, Copy)]
 pub enum Consent {
-    /// Never: it takes no more than a standard flow.
+    /// Never: it takes no more than a CUBIC flow.
     Never,
-    /// Where its increase and decrease take more than a standard flow, which they then do
-    /// at any rate of losses.
+    /// Where its increase and decrease take more than a CUBIC flow: the more losses, the more.
     ByPair,
     /// Where the path is large: the fewer losses, the more it takes.
     ByPath,
@@ -143,7 +144,7 @@ laws! {
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |control, _| control.aimd,
-            response: |control| Response::aimd(control.aimd),
+            response: |control, _| Response::aimd(control.aimd),
         },
         consent: Consent::ByPair,
         // RFC 3649's pair for the path's window.
@@ -163,7 +164,7 @@ laws! {
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |_, cwnd_segments| highspeed::response(cwnd_segments),
-            response: |_| Response::highspeed(),
+            response: |_, _| Response::highspeed(),
         },
         consent: Consent::ByPath,
         plan: Some(|_| Control::STANDARD),
@@ -182,7 +183,7 @@ laws! {
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |_, cwnd_segments| scalable::response(cwnd_segments),
-            response: |_| Response::scalable(),
+            response: |_, _| Response::scalable(),
         },
         consent: Consent::ByPath,
         plan: Some(|_| Control::STANDARD),
@@ -204,7 +205,7 @@ laws! {
             pair: |control, cwnd_segments| {
                 Binomial::of(control.flags & IIAD != 0).response(cwnd_segments)
             },
-            response: |_| Response::standard(),
+            response: |_, _| Response::standard(),
         },
         consent: Consent::Never,
         plan: Some(|_| Control::STANDARD),
@@ -223,11 +224,10 @@ laws! {
         consent: Consent::Always(|most| Reason {
             title: if most.is_finite() && is_more_than_fair(most) {
                 format!(
-                    "this takes up to {most:.1} times a standard flow's share, at a loss rate of \
-                     0.1%"
+                    "this takes up to {most:.1} times a CUBIC flow's share, at a loss rate of 0.1%"
                 )
             } else {
-                "this takes more than a standard flow's share of a path with losses".to_owned()
+                "this takes more than a CUBIC flow's share of a path with losses".to_owned()
             },
             label: "losses that no queue explains leave the window as it is",
         }),
@@ -296,9 +296,15 @@ impl Law {
         self.entry().keys.contains(&key)
     }
 
-    /// Whether what it takes beside others depends on what the path carries.
+    /// Whether what it takes beside CUBIC depends on what the path carries, or on its round
+    /// trip time.
     pub const fn share_depends_on_path(self) -> bool {
-        matches!(self.entry().consent, Consent::ByPath | Consent::Always(_))
+        matches!(self.entry().consent, Consent::ByPair | Consent::ByPath | Consent::Always(_))
+    }
+
+    /// Whether what it takes beside CUBIC depends on the path's round trip time by itself.
+    pub const fn share_depends_on_rtt(self) -> bool {
+        matches!(self.entry().answer, Answer::Follows { .. }) && self.share_depends_on_path()
     }
 }
 

@@ -7,6 +7,7 @@ pub mod derived;
 pub mod event_name;
 pub mod guarded;
 pub mod heard;
+pub mod kernel_algorithm;
 pub mod law;
 pub mod learned;
 pub mod pair;

@@ -3,7 +3,8 @@
 use wad_common::law::{Aimd, aimd::ONE_Q16};
 
 /// The additive increase at which `decrease` takes a standard flow's share at
-/// the same losses and RTT: RFC 9438 section 4.3's alpha, whose beta is `1 - b`.
+/// the same losses and RTT: RFC 9438 section 4.3's alpha, whose beta is `1 - b`. CUBIC
+/// takes no less at any RTT.
 pub fn fair_increase_segments(decrease: f64) -> f64 {
     3.0 * decrease / (2.0 - decrease)
 }
@@ -32,7 +33,7 @@ mod tests {
     fn a_fair_increase_takes_one_share() {
         for decrease in [0.01, 0.125, 0.3, 0.5, 0.9] {
             let fair = aimd(decrease, fair_increase_segments(decrease));
-            let share = Response::aimd(fair).share(1e-4);
+            let share = Response::aimd(fair).share(&Response::standard(), 1e-4);
             assert!((share - 1.0).abs() < 0.002, "{decrease}");
         }
     }

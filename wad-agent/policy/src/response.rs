@@ -5,15 +5,17 @@
 //! in segments. A flow's rate is its window for each RTT, so at the same losses
 //! and RTT the quotient of two windows is that of the flows' rates.
 
+use std::ops::RangeInclusive;
+
 use wad_common::law::{Aimd, MAX_LAW_INCREASE_Q16, highspeed, scalable};
 
 use crate::pair::{decrease, increase_segments};
 
-/// A share within half a percent of a standard flow's counts as one: so much can come
+/// A share within half a percent of a CUBIC flow's counts as one: so much can come
 /// from writing an increase with two digits.
 const FAIR_SHARE: f64 = 1.005;
 
-/// Whether a share, in those of a standard flow, is more than one.
+/// Whether a share, in those of a CUBIC flow, is more than one.
 pub fn is_more_than_fair(share: f64) -> bool {
     share > FAIR_SHARE
 }
@@ -44,6 +46,20 @@ impl Line {
     fn loss(self, window_segments: f64) -> f64 {
         (self.factor / window_segments).powf(1.0 / self.exponent)
     }
+
+    /// Returns the loss rate at which two lines have the same window; None for parallel ones.
+    fn crossing(self, other: Self) -> Option<f64> {
+        let exponent = self.exponent - other.exponent;
+        let loss = (self.factor / other.factor).powf(1.0 / exponent);
+        (exponent != 0.0 && loss.is_finite()).then_some(loss)
+    }
+}
+
+/// A share of another flow's rate, and the loss rate at which it is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareAt {
+    pub loss: f64,
+    pub share: f64,
 }
 
 /// A law's response function: its own line between two that bound it.
@@ -92,13 +108,16 @@ impl Response {
     }
 
     /// The kernel's `cubic`: RFC 9438 section 5.1, 1.054 (RTT / p)^(3/4), and
-    /// the standard law where that has the larger window (section 4.3).
-    pub fn cubic(rtt_seconds: f64) -> Self {
-        Self {
-            least: Line::aimd(Aimd::STANDARD),
-            own: Line { factor: 1.054 * rtt_seconds.powf(0.75), exponent: 0.75 },
-            most: Line::NONE,
-        }
+    /// the standard law where that has the larger window: section 4.3's Reno-friendly
+    /// region, AIMD(0.3, 0.53), has that law's mean window. Where no RTT is known, all is
+    /// that region: CUBIC has no less at any RTT.
+    pub fn cubic(rtt_seconds: Option<f64>) -> Self {
+        let friendly = Line::aimd(Aimd::STANDARD);
+        let own = rtt_seconds.map_or(friendly, |rtt_seconds| Line {
+            factor: 1.054 * rtt_seconds.powf(0.75),
+            exponent: 0.75,
+        });
+        Self { least: friendly, own, most: Line::NONE }
     }
 
     /// Mean window at this loss rate, which is above 0 and at most 1.
@@ -113,10 +132,38 @@ impl Response {
         own.min(self.most.loss(mean_window_segments)).min(1.0)
     }
 
-    /// Rate of a flow under this law over that of a standard one beside it, at
+    /// Rate of a flow under this law over that of one under the other beside it, at
     /// this loss rate and the same RTT.
-    pub fn share(&self, loss: f64) -> f64 {
-        self.mean_window_segments(loss) / Self::standard().mean_window_segments(loss)
+    pub fn share(&self, other: &Self, loss: f64) -> f64 {
+        self.mean_window_segments(loss) / other.mean_window_segments(loss)
+    }
+
+    /// Returns the most that a flow under this law takes beside one under the other, at loss
+    /// rates of this range; of equal shares the one at the highest rate.
+    ///
+    /// Between the crossings of their lines both windows are powers of the loss rate, and so
+    /// is the share: the most is at a crossing, or at an end of the range.
+    pub fn most_share(&self, other: &Self, losses: RangeInclusive<f64>) -> ShareAt {
+        let (least, most) = losses.clone().into_inner();
+        let mut rates: Vec<_> = self.crossings().into_iter().chain(other.crossings()).collect();
+        rates.retain(|loss| losses.contains(loss));
+        rates.push(least);
+        rates.sort_by(|a, b| b.total_cmp(a));
+        let at = |loss| ShareAt { loss, share: self.share(other, loss) };
+        // What differs by rounding alone is the same.
+        let more = |first: ShareAt, next: ShareAt| {
+            if next.share > first.share * (1.0 + 1e-9) { next } else { first }
+        };
+        rates.into_iter().map(at).fold(at(most), more)
+    }
+
+    /// Returns the loss rates at which another of the law's lines may begin to count.
+    fn crossings(&self) -> Vec<f64> {
+        let Self { least, own, most } = *self;
+        [least.crossing(own), own.crossing(most), least.crossing(most)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -125,6 +172,11 @@ mod tests {
     use wad_common::law::aimd::ONE_Q16;
 
     use super::*;
+
+    fn aimd(decrease: f64, increase_segments: f64) -> Aimd {
+        let q16 = |number: f64| (number * f64::from(ONE_Q16)).round() as u32;
+        Aimd { increase_q16: q16(increase_segments), keep_q16: ONE_Q16 - q16(decrease) }
+    }
 
     fn near(found: f64, expected: f64, tolerance: f64) {
         assert!((found / expected - 1.0).abs() <= tolerance, "{found} for {expected}");
@@ -146,7 +198,7 @@ mod tests {
             let loss = 10_f64.powi(exponent);
             near(Response::standard().mean_window_segments(loss), standard, 0.03);
             near(Response::highspeed().mean_window_segments(loss), highspeed, 0.03);
-            near(Response::cubic(0.1).mean_window_segments(loss), cubic, 0.03);
+            near(Response::cubic(Some(0.1)).mean_window_segments(loss), cubic, 0.03);
         }
     }
 
@@ -155,9 +207,46 @@ mod tests {
     fn shares_are_those_of_the_rfc() {
         let table = [(-2, 1.0), (-3, 1.0), (-4, 2.2), (-5, 4.7), (-6, 10.2), (-7, 22.1)];
         for (exponent, share) in table {
-            near(Response::highspeed().share(10_f64.powi(exponent)), share, 0.03);
+            let standard = Response::standard();
+            near(Response::highspeed().share(&standard, 10_f64.powi(exponent)), share, 0.03);
         }
-        assert_eq!(Response::standard().share(1e-4), 1.0);
+    }
+
+    #[test]
+    fn cubic_without_an_rtt_is_its_reno_friendly_region() {
+        for exponent in -7..=-1 {
+            let loss = 10_f64.powi(exponent);
+            let friendly = Response::aimd(aimd(0.3, 9.0 / 17.0)).mean_window_segments(loss);
+            near(Response::cubic(None).mean_window_segments(loss), friendly, 1e-4);
+            for rtt_seconds in [1e-4, 0.02, 0.2, 2.0] {
+                let share = Response::cubic(None).share(&Response::cubic(Some(rtt_seconds)), loss);
+                assert!(share <= 1.0, "{share} at {loss} and {rtt_seconds} s");
+            }
+        }
+    }
+
+    /// The most is no less than at any loss rate of a fine grid, and is taken at its own.
+    #[test]
+    fn the_most_share_is_that_of_a_search_over_all_loss_rates() {
+        let laws = [
+            Response::highspeed(),
+            Response::scalable(),
+            Response::aimd(aimd(0.3, 6.0)),
+            Response::cubic(Some(0.05)),
+        ];
+        for law in laws {
+            for rtt_seconds in [None, Some(1e-3), Some(0.02), Some(0.2), Some(1.0)] {
+                let cubic = Response::cubic(rtt_seconds);
+                let ShareAt { loss, share } = law.most_share(&cubic, 1e-9..=1e-3);
+                assert_eq!(law.share(&cubic, loss), share);
+                let grid =
+                    (0..=6000).map(|n| law.share(&cubic, 10_f64.powf(-3.0 - f64::from(n) / 1e3)));
+                near(grid.fold(0.0, f64::max), share, 1e-3);
+            }
+        }
+        // A pair has the same share in all of the Reno-friendly region.
+        let pair = Response::aimd(aimd(0.5, 4.0));
+        assert_eq!(pair.most_share(&Response::cubic(Some(0.01)), 1e-9..=1e-3).loss, 1e-3);
     }
 
     #[test]
@@ -183,7 +272,7 @@ mod tests {
             Response::standard(),
             Response::highspeed(),
             Response::scalable(),
-            Response::cubic(0.1),
+            Response::cubic(Some(0.1)),
         ];
         for law in laws {
             for exponent in 1..=12 {

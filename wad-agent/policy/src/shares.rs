@@ -1,21 +1,58 @@
-//! Shares are what a path's flows take beside standard ones, from the response
-//! function of their law.
+//! Shares are what a path's flows take beside CUBIC's, from the response function of their
+//! law.
+//!
+//! The yardstick is a CUBIC flow of the same round trip time and with the same losses
+//! (RFC 9438, its Reno-friendly region included). It is the Standards Track's congestion
+//! control that nearly all hosts have, and RFC 9743, section 5.2, asks whether another one could do
+//! more harm than those to flows that share a bottleneck with it. It asks for no equality
+//! (section 5.2.1): where a law takes more, those who share the path decide.
+//!
+//! Losses on a path are not known in advance. One flow alone has as few as it takes to fill
+//! the path; the more flows there are, the more losses. So a share is judged from one loss in
+//! 1,000 ([`LOSSES`]) down to the loss rate at which the flow, or a CUBIC flow in its place,
+//! fills the path, and the most of that counts. Where it is not known what the path carries,
+//! the range ends at the last of [`LOSSES`].
 
 use wad_common::control::Control;
 
+pub use crate::response::ShareAt;
 use crate::{
+    capacity::{Capacity, PACKET_BYTES},
     law::{Answer, Law},
     response::{Response, is_more_than_fair},
 };
 
-/// Rates of losses (single, random segments) at which shares are told: from
+/// Rates of losses (single, random segments) at which shares are shown: from
 /// where HighSpeed TCP parts from the standard to one loss in 15 GB.
 pub const LOSSES: [f64; 5] = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
 
-/// Size of a packet of the path's bandwidth-delay product, a segment and its headers.
-pub const PACKET_BYTES: f64 = 1_500.0;
+/// A path as flows share it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SharedPath {
+    /// The number of packets that fill it; None where its rate or its round trip time is not
+    /// known.
+    pub packets: Option<f64>,
+    /// The round trip time; None where it is not known. Then CUBIC counts with the window of
+    /// its Reno-friendly region, the least that it has at any round trip time, and the share
+    /// is the most that it can be.
+    pub rtt_seconds: Option<f64>,
+}
 
-/// Rates over that of a standard flow, at the same losses and the same RTT;
+impl SharedPath {
+    /// Returns the path of that capacity, in packets of so many bytes.
+    pub fn in_packets(capacity: Capacity, packet_bytes: f64) -> Self {
+        let packets = capacity.bdp_bytes().map(|bytes| bytes / packet_bytes);
+        Self { packets, rtt_seconds: capacity.rtt_seconds }
+    }
+}
+
+impl From<Capacity> for SharedPath {
+    fn from(capacity: Capacity) -> Self {
+        Self::in_packets(capacity, PACKET_BYTES)
+    }
+}
+
+/// Rates over that of a CUBIC flow, at the same losses and the same RTT;
 /// infinite where the flow takes what there is, and that is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
@@ -23,6 +60,10 @@ pub struct Shares {
     /// path: the flow has more losses then, of its own making.
     pub at: [Option<f64>; LOSSES.len()],
     pub filling: Filling,
+    /// The most that it comes to.
+    pub most: ShareAt,
+    /// Whether CUBIC's window is that at the path's RTT, not the least at any.
+    pub is_rtt_known: bool,
 }
 
 /// Says what it takes to fill the path.
@@ -30,117 +71,79 @@ pub struct Shares {
 pub enum Filling {
     /// The answer is open: what the path carries is not known.
     Unknown,
-    /// A loss rate as low as this; the share there, which is the most.
-    At { loss: f64, share: f64 },
+    /// A loss rate as low as this: there the law fills the path, or CUBIC if that has the
+    /// larger window.
+    At(ShareAt),
     /// The law's window does not depend on losses.
     Always,
 }
 
-/// An algorithm of the kernel's that goes by its own model of the path, so that no
-/// response to losses says what it takes: the lab does.
-pub struct Modelled {
-    pub name: &'static str,
-    /// It left so much to a CUBIC flow beside it, of that one's fair share.
-    pub left_to_cubic: &'static str,
-}
-
-/// The algorithms that the lab has seen beside CUBIC, each first and last: the scenario
-/// `shared`, on a path of 200 Mbit/s, at 20 and 120 ms, with queues of 0.1, 0.5 and 1 times what
-/// that carries in a round trip.
-pub const MODELLED: &[Modelled] = &[Modelled { name: "bbr", left_to_cubic: "0.02 to 0.28" }];
-
 impl Shares {
-    /// Returns what flows under a law take on a path that carries so much, as far as
-    /// that is known. None where losses and a standard flow's answer are no measure.
-    pub fn of(law: Law, control: &Control, bdp_bytes: Option<u64>) -> Option<Self> {
-        let path_segments = bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
+    /// Returns what flows under a law take on a path. None where losses and CUBIC's answer
+    /// to them are no measure.
+    pub fn of(law: Law, control: &Control, path: impl Into<SharedPath>) -> Option<Self> {
+        let path = path.into();
         match law.entry().answer {
             Answer::Follows { response, .. } => {
-                Some(Self::answering(response(control), path_segments))
+                Some(Self::answering(response(control, path.rtt_seconds), path))
             }
-            Answer::Fills => Some(Self::filling(path_segments)),
+            Answer::Fills => Some(Self::filling(path)),
             Answer::Yields => None,
         }
     }
 
     /// Returns the shares of a law whose window follows from the losses.
-    fn answering(response: Response, path_segments: Option<f64>) -> Self {
-        let Some(path_segments) = path_segments else {
-            let at = LOSSES.map(|loss| Some(response.share(loss)));
-            return Self { at, filling: Filling::Unknown };
-        };
-        let fills_at = response.loss(path_segments);
-        let share = |loss: f64| (loss >= fills_at).then(|| response.share(loss));
-        let filling = Filling::At { loss: fills_at, share: response.share(fills_at) };
-        Self { at: LOSSES.map(share), filling }
-    }
-
-    /// Returns the shares of a law that fills the path at any of the losses.
-    fn filling(path_segments: Option<f64>) -> Self {
-        let share = |loss: f64| match path_segments {
-            Some(path) => (path / Response::standard().mean_window_segments(loss)).max(1.0),
-            None => f64::INFINITY,
-        };
-        Self { at: LOSSES.map(|loss| Some(share(loss))), filling: Filling::Always }
-    }
-
-    /// The most that it comes to; as far as told, where the path is not known.
-    pub fn most(&self) -> f64 {
-        match self.filling {
-            Filling::At { share, .. } => share,
-            Filling::Unknown | Filling::Always => self.at.into_iter().flatten().fold(0.0, f64::max),
+    fn answering(response: Response, path: SharedPath) -> Self {
+        let SharedPath { packets, rtt_seconds } = path;
+        let cubic = Response::cubic(rtt_seconds);
+        let fills_at = packets.map(|packets| response.loss(packets).max(cubic.loss(packets)));
+        let share = |loss: f64| response.share(&cubic, loss);
+        let [first, .., last] = LOSSES;
+        let least = fills_at.unwrap_or(last);
+        Self {
+            at: LOSSES.map(|loss| {
+                let is_within = fills_at.is_none_or(|fills_at| loss >= fills_at);
+                is_within.then(|| share(loss))
+            }),
+            filling: fills_at
+                .map_or(Filling::Unknown, |loss| Filling::At(ShareAt { loss, share: share(loss) })),
+            most: response.most_share(&cubic, least..=least.max(first)),
+            is_rtt_known: rtt_seconds.is_some(),
         }
     }
 
+    /// Returns the shares of a law that fills the path at any of the losses. CUBIC leaves it
+    /// the most where losses are many.
+    fn filling(path: SharedPath) -> Self {
+        let SharedPath { packets, rtt_seconds } = path;
+        let cubic = Response::cubic(rtt_seconds);
+        let share = |loss: f64| {
+            packets.map_or(f64::INFINITY, |path| (path / cubic.mean_window_segments(loss)).max(1.0))
+        };
+        let [loss, ..] = LOSSES;
+        Self {
+            at: LOSSES.map(|loss| Some(share(loss))),
+            filling: Filling::Always,
+            most: ShareAt { loss, share: share(loss) },
+            is_rtt_known: rtt_seconds.is_some(),
+        }
+    }
+
+    /// The most that it comes to.
+    pub const fn most(&self) -> f64 {
+        self.most.share
+    }
+
+    /// Returns whether it comes to more than a CUBIC flow's share.
     pub fn exceed_fair(&self) -> bool {
         is_more_than_fair(self.most())
+    }
+
+    /// Returns whether the most is taken where the flow fills the path.
+    pub fn is_most_when_filling(&self) -> bool {
+        self.filling == Filling::At(self.most)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use wad_common::law::Aimd;
-
-    use super::*;
-
-    fn shares(law: Law, bdp_bytes: Option<u64>) -> Shares {
-        Shares::of(law, &Control::STANDARD, bdp_bytes).unwrap()
-    }
-
-    #[test]
-    fn a_standard_flow_takes_one_share_at_any_loss() {
-        let standard = shares(Law::Aimd, None);
-        assert_eq!(standard.at, [Some(1.0); 5]);
-        assert!(!standard.exceed_fair());
-    }
-
-    #[test]
-    fn an_aimd_takes_its_share_at_any_loss() {
-        let aimd = Aimd { increase_q16: 6 << 16, keep_q16: 45_876 };
-        let control = Control { aimd, ..Control::STANDARD };
-        let most = Shares::of(Law::Aimd, &control, None).unwrap().most();
-        assert!((most - 3.367).abs() < 0.001, "{most}");
-    }
-
-    /// RFC 3649 section 4: standard up to 38 segments.
-    #[test]
-    fn highspeed_is_aggressive_only_where_the_path_has_room_for_it() {
-        assert!(!shares(Law::HighSpeed, Some(38 * 1_500)).exceed_fair());
-        assert!(shares(Law::HighSpeed, Some(1_000 * 1_500)).exceed_fair());
-        // 622 Mbit/s, 70 ms: 0.12 / p^0.835 is 3628 segments at 4.3e-6.
-        let datatag = shares(Law::HighSpeed, Some(5_442_500));
-        assert!(datatag.at[2].is_some() && datatag.at[3].is_none());
-        let Filling::At { loss, share } = datatag.filling else { panic!("{datatag:?}") };
-        assert!((loss / 4.32e-6 - 1.0).abs() < 0.01, "{loss}");
-        assert!((share - 6.16).abs() < 0.05, "{share}");
-    }
-
-    #[test]
-    fn a_window_that_losses_leave_alone_takes_the_path() {
-        // 1/sqrt(p) times sqrt(1.5) are 122 of 3628 segments.
-        let leaky = shares(Law::Leaky, Some(5_442_500));
-        assert!((leaky.at[1].unwrap() - 29.6).abs() < 0.1);
-        assert_eq!(shares(Law::Leaky, None).most(), f64::INFINITY);
-        assert!(!shares(Law::Leaky, Some(30 * 1_500)).exceed_fair());
-    }
-}
+mod tests;

@@ -75,16 +75,21 @@ struct CheckedPath {
     /// left to the kernel.
     #[schemars(with = "BTreeMap<String, Value>")]
     settings: Settings,
-    /// The part that they take beside standard flows; null where losses are no measure.
+    /// The part that they take beside CUBIC's; null where losses are no measure.
     share: Option<Share>,
 }
 
-/// The rate of a flow over that of a standard one (RFC 5681), at the same losses and RTT.
+/// The rate of a flow over that of a CUBIC flow (RFC 9438), at the same losses and RTT.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Share {
+    /// Whether the most is more than a CUBIC flow's share.
     exceeds_fair: bool,
+    /// The most that it takes, and the loss rate at which it does.
+    most: ShareAt,
+    /// Whether the RTT is known. If not, CUBIC counts with the least that it takes at any RTT.
+    rtt_known: bool,
     at: Vec<ShareAt>,
-    /// Where it fills the path; null where that is not known.
+    /// Where it, or CUBIC in its place, fills the path; null where that is not known.
     filling: Option<ShareAt>,
     /// It fills the path at any of these losses.
     always_fills: bool,
@@ -199,9 +204,11 @@ fn share(shares: &Shares) -> Share {
     let known = LOSSES.into_iter().zip(shares.at);
     Share {
         exceeds_fair: shares.exceed_fair(),
+        most: at(shares.most.loss, shares.most.share),
+        rtt_known: shares.is_rtt_known,
         at: known.filter_map(|(loss, share)| Some(at(loss, share?))).collect(),
         filling: match shares.filling {
-            Filling::At { loss, share } => Some(at(loss, share)),
+            Filling::At(filling) => Some(at(filling.loss, filling.share)),
             Filling::Unknown | Filling::Always => None,
         },
         always_fills: shares.filling == Filling::Always,

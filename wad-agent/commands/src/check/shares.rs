@@ -3,8 +3,10 @@
 use std::fmt::{self, Display as _};
 
 use wad_policy::{
+    capacity::PACKET_BYTES,
     config::{Congestion, PathPolicy},
-    shares::{Filling, LOSSES, MODELLED, Modelled, PACKET_BYTES, Shares},
+    kernel_algorithm::{self, KernelAlgorithm},
+    shares::{Filling, LOSSES, ShareAt, Shares},
 };
 use wad_toolbox::text_table::TextTable;
 
@@ -18,7 +20,8 @@ pub const NAMED: usize = 5;
 /// Tells of those under an algorithm of the kernel's that yields to no losses, of each with
 /// so many names.
 pub fn modelled(paths: &[PathPolicy], named: usize) -> Vec<String> {
-    let told = |modelled: &Modelled| {
+    let told = |modelled: &KernelAlgorithm| {
+        let left_to_cubic = modelled.left_to_cubic?;
         let has_it = |path: &&PathPolicy| {
             !path.observe && path.congestion.as_ref().is_some_and(|it| it.name() == modelled.name)
         };
@@ -38,13 +41,13 @@ pub fn modelled(paths: &[PathPolicy], named: usize) -> Vec<String> {
              times RTT)",
             first.join(", "),
             modelled.name,
-            modelled.left_to_cubic
+            left_to_cubic
         ))
     };
-    MODELLED.iter().filter_map(told).collect()
+    kernel_algorithm::ALL.iter().filter_map(told).collect()
 }
 
-/// Tells of all those that take more than a standard flow's share.
+/// Shows all those that take more than a CUBIC flow's share.
 pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     let aggressive: Vec<_> = paths
         .iter()
@@ -55,7 +58,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     }
     writeln!(
         f,
-        "Rate over that of a standard flow (RFC 5681), at the same losses and RTT, in packets of\n\
+        "Rate over that of a CUBIC flow (RFC 9438), at the same losses and RTT, in packets of\n\
          {PACKET_BYTES} bytes:"
     )?;
     let rows = aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares));
@@ -68,16 +71,20 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     });
     TextTable::new(head).with_rows(rows).fmt(f)?;
     write_more(f, aggressive.len())?;
+    if aggressive.iter().any(|(_, shares)| !shares.is_rtt_known) {
+        writeln!(f, "(*) no `rtt` is given: over the least that CUBIC takes at any")?;
+    }
     writeln!(f)
 }
 
 fn row(path: &PathPolicy, shares: &Shares) -> [String; LAST + 1] {
     std::array::from_fn(|n| match n {
-        0 => path.name.clone(),
+        0 if shares.is_rtt_known => path.name.clone(),
+        0 => format!("{} (*)", path.name),
         1 => path.congestion.as_ref().map_or("-", Congestion::name).to_owned(),
         LAST => match shares.filling {
             Filling::Unknown => "-".to_owned(),
-            Filling::At { loss, share } => format!("{} at {loss:.1e}", rounded(share)),
+            Filling::At(ShareAt { loss, share }) => format!("{} at {loss:.1e}", rounded(share)),
             Filling::Always => "at any loss".to_owned(),
         },
         loss => shares.at[loss - 2].map_or_else(|| "-".to_owned(), rounded),

@@ -6,7 +6,7 @@ use wad_policy::{
         Loadable,
         testing::{compare, root},
     },
-    shares::MODELLED,
+    kernel_algorithm,
 };
 
 use super::{host::Pods, *};
@@ -20,7 +20,7 @@ fn report(text: &str) -> Value {
 }
 
 fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -> T) -> T {
-    let loadable = Loadable::Known(["bbr", "scalable"].map(str::to_owned).to_vec());
+    let loadable = Loadable::Known(["bbr", "highspeed", "scalable"].map(str::to_owned).to_vec());
     let congestion_controls = vec!["reno".to_owned()];
     let host = Host { congestion_controls, loadable, ..Host::default() };
     let config = Config::parse("wad.toml", text, &host).expect("valid");
@@ -34,6 +34,14 @@ fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -
     let (sets, fragments) = (sets::read(&config), Vec::new());
     let (config, host, files) = (&config, &host, Vec::new());
     tell(&Page { file, fragments, config, host, ceilings, memory, there, sets, files })
+}
+
+/// A path under BBR, by its number.
+fn bbr(n: u32) -> String {
+    format!(
+        "[[path]]\nname = 'p{n}'\nremote = '10.0.0.{n}'\ncongestion = 'bbr'\n\
+         allow = 'aggressive'\n"
+    )
 }
 
 const TWO: &str = r#"
@@ -53,7 +61,10 @@ const TWO: &str = r#"
 
 #[test]
 fn what_a_path_would_rather_have_is_told() {
-    let list = |list| format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\ncongestion = {list}\n");
+    let list = |list| {
+        let path = "[[path]]\nname = 'p'\nremote = '10.0.0.1'\nallow = 'aggressive'\n";
+        format!("{path}congestion = {list}\n")
+    };
     let chosen = page(&list("['brutal', 'bbr', 'reno']"), None);
     let why = "path p: congestion is the first of its list that can be had: the kernel has no \
                brutal\n";
@@ -114,10 +125,11 @@ PATH  REMOTE             SNDBUF   RCVBUF  IW  CONGESTION  AIMD(b, a)  SHARE
 bob   10.5.128.74/32 +1  4194304  -       24  wad_aimd    0.3, 6      3.37
 rest  ::/0               -        -       -   reno        -           -
 
-Rate over that of a standard flow (RFC 5681), at the same losses and RTT, in packets of
+Rate over that of a CUBIC flow (RFC 9438), at the same losses and RTT, in packets of
 1500 bytes:
-PATH  LAW       1e-3  1e-4  1e-5  1e-6  1e-7  FILLING THE PATH
-bob   wad_aimd  3.37  3.37  3.37  3.37  3.37  -
+PATH     LAW       1e-3  1e-4  1e-5  1e-6  1e-7  FILLING THE PATH
+bob (*)  wad_aimd  3.37  3.37  3.37  3.37  3.37  -
+(*) no `rtt` is given: over the least that CUBIC takes at any
 
 net.core.wmem_max is 212992; `wad run` raises it to 4194304 while it runs
 a flow holds 8.0 MiB of memory at most (path bob)
@@ -178,12 +190,15 @@ fn json_has_what_the_page_shows_and_what_it_cuts_off() {
     assert_eq!(bob["settings"]["sndbuf_bytes"], 4_194_304);
     assert_eq!(bob["settings"]["congestion"], "wad_aimd");
     assert_eq!((&bob["state"], &bob["share"]["exceeds_fair"]), (&json!("tuned"), &json!(true)));
+    assert_eq!(
+        (&bob["share"]["rtt_known"], &bob["share"]["most"]["loss"]),
+        (&json!(false), &json!(1e-3))
+    );
     assert_eq!(effect["ceilings"][0]["needed_bytes"], 4_194_304);
     assert_eq!(effect["memory"]["most"], json!({ "path": "bob", "bytes": 8 << 20 }));
     assert!(effect["notes"][0].as_str().is_some_and(|note| note.contains("also covers IPv4")));
 
-    let path = |n| format!("[[path]]\nname = 'p{n}'\nremote = '10.0.0.{n}'\ncongestion = 'bbr'\n");
-    let many: String = (1..=60).map(path).collect();
+    let many: String = (1..=60).map(bbr).collect();
     assert!(page(&many, None).contains("and 10 more; --json has them all\n"));
     let effect = &report(&many)["effect"];
     assert_eq!(effect["paths"].as_array().map(Vec::len), Some(60));
@@ -198,23 +213,27 @@ fn no_path_is_no_table() {
 
 #[test]
 fn every_law_and_setting_shows_in_a_hundred_columns() {
-    let file = root().join("tests/config/valid/laws.toml");
-    let text = page(&fs::read_to_string(&file).expect("readable"), Some(212_992));
-    compare(&text, &file.with_extension("stdout"));
-    for line in text.lines() {
-        assert!(line.chars().count() <= 100, "{line}");
+    // The second has shares beside CUBIC on many paths.
+    for file in ["laws.toml", "shares.toml"] {
+        let file = root().join("tests/config/valid").join(file);
+        let text = page(&fs::read_to_string(&file).expect("readable"), Some(212_992));
+        compare(&text, &file.with_extension("stdout"));
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
     }
 }
 
 #[test]
 fn what_bbr_leaves_to_others_is_said_of_the_paths_that_have_it() {
-    let path = |n| format!("[[path]]\nname = 'p{n}'\nremote = '10.0.0.{n}'\ncongestion = 'bbr'\n");
     let said = "bbr left a cubic flow 0.02 to 0.28 of its fair share in the lab\n";
-    assert!(page(&path(1), None).contains(&format!("path p1: {said}")));
-    let many: String = (1..=7).map(path).collect();
+    assert!(page(&bbr(1), None).contains(&format!("path p1: {said}")));
+    let many: String = (1..=7).map(bbr).collect();
     assert!(page(&many, None).contains(&format!("paths p1, p2, p3, p4, p5 and 2 more: {said}")));
-    let observed = format!("{}mode = 'observe'\n", path(1));
-    assert!(!page(&observed, None).contains("cubic") && !page(TWO, None).contains("cubic"));
+    let observed = format!("{}mode = 'observe'\n", bbr(1));
+    assert!(
+        !page(&observed, None).contains("cubic flow") && !page(TWO, None).contains("cubic flow")
+    );
 }
 
 /// Whoever doubts the figures is to find what they are of.
@@ -223,7 +242,8 @@ fn what_bbr_left_to_others_was_seen_in_a_scenario_of_the_lab() {
     let scenario = root().join("tests/lab/scenarios/shared.toml");
     let scenario = fs::read_to_string(scenario).expect("readable");
     let has = |line: &str| assert!(scenario.lines().any(|it| it == line), "{line}");
-    for name in MODELLED.iter().map(|modelled| modelled.name) {
+    let measured = kernel_algorithm::ALL.iter().filter(|known| known.left_to_cubic.is_some());
+    for name in measured.map(|known| known.name) {
         has(&format!("name = \"{name}+cubic\""));
         has(&format!("name = \"cubic+{name}\""));
     }

@@ -37,7 +37,7 @@ pub struct AtLoss {
     /// The law itself, simulated with a loss of one segment in so many; not for
     /// `cubic`.
     pub simulated_window_segments: Option<f64>,
-    /// Over the rate of a standard flow beside it.
+    /// Over the rate of a CUBIC flow beside it (RFC 9438).
     pub share: f64,
     pub rate_bits_per_second: f64,
     /// Flows of it that fill the path.
@@ -57,7 +57,8 @@ fn ours(law: Law, path: &PathNumbers, loss: Option<f64>) -> Option<LawPlan> {
         return None;
     };
     let control = parameters(path.bdp_segments());
-    Some(simulated(name, path, loss, &|cwnd| pair(&control, cwnd), response(&control)))
+    let response = response(&control, Some(path.rtt_seconds));
+    Some(simulated(name, path, loss, &|cwnd| pair(&control, cwnd), response))
 }
 
 /// RFC 5681.
@@ -94,7 +95,7 @@ fn cubic(path: &PathNumbers, loss: Option<f64>) -> LawPlan {
     let friendly = 3.0 * DECREASE / (2.0 - DECREASE);
     let cubic_seconds = (window * DECREASE / C).cbrt();
     let friendly_seconds = window * DECREASE / friendly * path.rtt_seconds;
-    let response = Response::cubic(path.rtt_seconds);
+    let response = Response::cubic(Some(path.rtt_seconds));
     LawPlan {
         law: "cubic",
         increase_segments: None,
@@ -118,7 +119,7 @@ fn at_loss(
         mean_window_segments,
         simulated_window_segments: law
             .map(|law| simulation::mean_window_segments(law, loss, function).min(most)),
-        share: response.share(loss),
+        share: response.share(&Response::cubic(Some(path.rtt_seconds)), loss),
         rate_bits_per_second: path.rate_bits_per_second(mean_window_segments),
         streams: (f64::from(path.bdp_segments()) / mean_window_segments).ceil() as u64,
     }

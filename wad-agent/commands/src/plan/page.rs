@@ -65,7 +65,11 @@ impl Display for Page<'_> {
         self.write_pair(f)?;
         write!(f, "The policy to paste:\n\n{}", plan.policies.fair)?;
         match &plan.policies.aggressive {
-            Some(toml) => write!(f, "\nOr, which recovers sooner and needs consent:\n\n{toml}"),
+            Some(toml) => {
+                let consent =
+                    if plan.policies.aggressive_needs_consent { " and needs consent" } else { "" };
+                write!(f, "\nOr, which recovers sooner{consent}:\n\n{toml}")
+            }
             None => Ok(()),
         }
     }
@@ -114,7 +118,7 @@ impl Page<'_> {
             writeln!(
                 f,
                 "WINDOW: mean at {loss:e}, by the response function; what is beyond the path fills it.\n\
-                 SIMULATED: the same, by the law itself. SHARE: times a standard flow's rate.\n\
+                 SIMULATED: the same, by the law itself. SHARE: times a CUBIC flow's rate.\n\
                  RATE: of one flow. STREAMS: how many fill the path."
             )?;
         }

@@ -5,10 +5,16 @@ use std::fmt::{self, Write as _};
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::{
-    control::LONG_PATH_US,
+    control::{Control, LONG_PATH_US},
     law::{Aimd, highspeed, resume::LEAST_KNOWN_SEGMENTS},
 };
-use wad_policy::{config::MAX_BUFFER_BYTES, law::Law, response::Response};
+use wad_policy::{
+    capacity::{Capacity, PACKET_BYTES},
+    config::MAX_BUFFER_BYTES,
+    law::Law,
+    response::Response,
+    shares::{SharedPath, Shares},
+};
 
 use super::{DEFAULT_WINDOW_BYTES, Question, path::MAX_WINDOW_BYTES};
 
@@ -30,11 +36,12 @@ const MOST_KNOWN_BYTES: f64 = u32::MAX as f64;
 /// whoever pastes one to name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Policies {
-    /// Its flows take no more than standard ones.
+    /// Its flows take no more than CUBIC's.
     pub fair: String,
-    /// Its flows take more, and so it needs consent. None where standard flows recover
-    /// soon enough.
+    /// Its flows recover sooner. None where standard flows recover soon enough.
     pub aggressive: Option<String>,
+    /// Whether those take more than CUBIC's, and so need consent.
+    pub aggressive_needs_consent: bool,
 }
 
 impl Policies {
@@ -52,6 +59,7 @@ impl Policies {
         Self {
             fair: written(recovers_slowly.then_some(Share::Standard)),
             aggressive: recovers_slowly.then(|| written(Some(Share::Highspeed))),
+            aggressive_needs_consent: recovers_slowly && needs_consent(question),
         }
     }
 }
@@ -71,7 +79,9 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
     let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
     let resumes = share.is_some() && is_worth_a_jump(question);
 
-    if ends_slow_start || resumes || has_large_window && is_within_buffers {
+    // What it takes beside CUBIC depends on them.
+    let is_judged = share == Some(Share::Highspeed);
+    if ends_slow_start || resumes || is_judged || has_large_window && is_within_buffers {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
     }
@@ -91,7 +101,7 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
             return writeln!(toml, "# the kernel's own congestion control recovers soon enough");
         }
         Some(Share::Standard) => {
-            writeln!(toml, "# the share of a standard flow, whoever else is on the path")?;
+            writeln!(toml, "# no more than a CUBIC flow's share, whoever else is on the path")?;
             writeln!(toml, "congestion = \"{}\"", Law::Aimd.name())?;
         }
         Some(Share::Highspeed) => write_highspeed(toml, question, resumes)?,
@@ -115,14 +125,19 @@ fn is_worth_a_jump(question: &Question) -> bool {
 
 /// Whether losses come without a queue is for whoever pastes it to know.
 fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt::Result {
-    let (response, mtu_bytes) = (Response::highspeed(), question.mtu_bytes);
-    let path = question.path();
-    let filling_loss = response.loss(f64::from(path.bdp_segments()));
-    // In whole packets, as `wad check` counts those of the policy.
-    let share = response.share(response.loss(path.bdp_bytes() / f64::from(mtu_bytes)));
+    let (mtu_bytes, needs_consent) = (question.mtu_bytes, needs_consent(question));
+    let filling_loss = Response::highspeed().loss(f64::from(question.path().bdp_segments()));
     let name = Law::HighSpeed.name();
-    writeln!(toml, "# up to {share:.1} times a standard flow's share on this path, in packets of")?;
-    writeln!(toml, "# {mtu_bytes} bytes: only where all who share it agree")?;
+    if needs_consent {
+        let share = highspeed_shares(question, f64::from(mtu_bytes)).most();
+        writeln!(
+            toml,
+            "# up to {share:.1} times a CUBIC flow's share on this path, in packets of"
+        )?;
+        writeln!(toml, "# {mtu_bytes} bytes: only where all who share it agree")?;
+    } else {
+        writeln!(toml, "# no more than a CUBIC flow's share on this path")?;
+    }
     let is_leak = |loss: &f64| (filling_loss..MAX_LEAK).contains(loss);
     if let Some(loss) = question.loss.filter(is_leak) {
         // The law for such paths takes no `resume`.
@@ -133,7 +148,29 @@ fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt
         )?;
         writeln!(toml, "# this {place} does: loss = \"leaky\"")?;
     }
-    write!(toml, "congestion = \"{name}\"\nallow = \"aggressive\"\n")
+    writeln!(toml, "congestion = \"{name}\"")?;
+    if needs_consent { writeln!(toml, "allow = \"aggressive\"") } else { Ok(()) }
+}
+
+/// Returns whether HighSpeed TCP takes more than CUBIC on the path: in its own packets, or in
+/// those in which `wad check` counts.
+fn needs_consent(question: &Question) -> bool {
+    [f64::from(question.mtu_bytes), PACKET_BYTES]
+        .into_iter()
+        .any(|packet_bytes| highspeed_shares(question, packet_bytes).exceed_fair())
+}
+
+/// Returns the shares of HighSpeed TCP on the path, in packets of so many bytes with their
+/// headers.
+fn highspeed_shares(question: &Question, packet_bytes: f64) -> Shares {
+    let (bits_per_second, rtt_seconds) = (question.bits_per_second, question.rtt_seconds);
+    let capacity = Capacity {
+        bits_per_second: Some(bits_per_second),
+        rtt_seconds: Some(rtt_seconds),
+        is_least: false,
+    };
+    let path = SharedPath::in_packets(capacity, packet_bytes);
+    Shares::of(Law::HighSpeed, &Control::STANDARD, path).expect("it answers to losses")
 }
 
 /// Laws of ours are paced on long paths without being told, and then no faster than the

@@ -60,7 +60,7 @@ fn json_is_as_reviewed() {
 
 /// Returns what `wad check` makes of a plan's policies.
 fn checked(question: &Question) -> Vec<Config> {
-    let Policies { fair, aggressive } = Policies::of(question);
+    let Policies { fair, aggressive, .. } = Policies::of(question);
     iter::once(fair).chain(aggressive).map(|toml| checked_toml(&toml)).collect()
 }
 
@@ -100,8 +100,19 @@ fn the_share_that_a_plan_tells_of_is_that_of_check() {
         let question = question(rate, rtt, None, 1500);
         let toml = Policies::of(&question).aggressive.expect("it recovers slowly");
         let shares = checked_toml(&toml).paths[0].shares().expect("losses say it");
-        let told = format!("# up to {:.1} times a standard flow's share", shares.most());
+        let told = format!("# up to {:.1} times a CUBIC flow's share", shares.most());
         assert!(toml.contains(&told), "{told}\n{toml}");
+    }
+}
+
+#[test]
+fn no_consent_is_asked_for_where_cubic_takes_as_much() {
+    for (rtt, needs_consent) in [("70ms", true), ("600ms", false)] {
+        let policies = Policies::of(&question("1Gbit", rtt, None, 1500));
+        assert_eq!(policies.aggressive_needs_consent, needs_consent, "{rtt}");
+        let toml = policies.aggressive.expect("it recovers slowly");
+        assert_eq!(toml.contains("allow = \"aggressive\"\n"), needs_consent, "{toml}");
+        checked_toml(&toml);
     }
 }
 

@@ -9,7 +9,7 @@ use wad_common::{
 };
 
 use super::{
-    Congestion, PathPolicy, Windows,
+    PathPolicy, Windows,
     allow::Allow,
     congestion::Choice,
     fault::{Fault, Problem, Problems, quoted},
@@ -19,9 +19,11 @@ use super::{
     unread::Unread,
 };
 use crate::{
+    capacity::PACKET_BYTES,
+    kernel_algorithm,
     law::{Consent, Law},
     pair::{decrease, fair_increase_segments},
-    shares::{Filling, LOSSES, PACKET_BYTES, Shares},
+    shares::{Filling, ShareAt, SharedPath, Shares},
 };
 
 /// Shortest prefixes on which more than a fair share may be allowed: what one
@@ -41,7 +43,7 @@ const BURST_SEGMENTS: u32 = 45;
 
 const ALLOW: &str = "where all who share the path agree, add allow = \"aggressive\"";
 
-/// More than a standard flow's share has to be allowed, and the networks named
+/// More than a CUBIC flow's share has to be allowed, and the networks named
 /// on which it is. What is chosen on another host needs the same consent here: a file is
 /// right or wrong wherever it is read. `others` are the rest of the list, each with the
 /// policy that it would make.
@@ -104,7 +106,11 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
         Some(at) => (Law::Leaky.name(), Law::Leaky, at),
         None => {
             let congestion = choice.congestion.as_ref()?;
-            (congestion.name(), congestion.answering_law()?, choice.at.unwrap_or(table.at))
+            let at = choice.at.unwrap_or(table.at);
+            let Some(law) = congestion.answering_law() else {
+                return Some(kernels_reason(congestion.name())?.at(at));
+            };
+            (congestion.name(), law, at)
         }
     };
     let More { law, shares, is_by_measurement } = more_than_fair(law, policy)?;
@@ -114,10 +120,19 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
             Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
         }
         Consent::Never | Consent::ByQueue => None,
-        Consent::ByPair => aimd_reason(table, policy, shares.most()),
+        Consent::ByPair => pair_reason(table, policy, &shares),
         Consent::ByPath if is_by_measurement => Some(measured_reason(&shares).at(at)),
         Consent::ByPath => Some(fast_reason(name, &shares).at(at)),
     }
+}
+
+/// Returns a reason where one of the kernel's algorithms may take more than CUBIC, or where
+/// nobody knows.
+fn kernels_reason(name: &str) -> Option<Fault> {
+    let why = kernel_algorithm::consent_reason(name)?;
+    let title = format!("{name} may take more than a CUBIC flow's share");
+    let help = format!("{ALLOW}; \"cubic\" and \"reno\" need no consent");
+    Some(Fault::new(title, why).help(help))
 }
 
 /// A path takes so much more than its share.
@@ -133,9 +148,12 @@ struct More {
 fn more_than_fair(law: Law, policy: &PathPolicy) -> Option<More> {
     let measured = measured_law(law, policy);
     let law = measured.unwrap_or(law);
-    // A measured path may turn out larger than the file says: as on any path.
-    let bdp_bytes = policy.bdp_bytes.filter(|_| measured.is_none());
-    let shares = Shares::of(law, &policy.control, bdp_bytes)?;
+    let path = match measured {
+        // It may turn out other than the file says: as on any path.
+        Some(_) => SharedPath::default(),
+        None => policy.origin.capacity.into(),
+    };
+    let shares = Shares::of(law, &policy.control, path)?;
     let needs_consent = match law.entry().consent {
         // At any loss rate, also at those that are not told of.
         Consent::Always(_) => true,
@@ -151,11 +169,7 @@ fn more_than_fair(law: Law, policy: &PathPolicy) -> Option<More> {
 #[must_use]
 pub fn fair(policy: &PathPolicy) -> PathPolicy {
     let mut fair = PathPolicy { allow: None, ..policy.clone() };
-    let law = match policy.origin.traits.loss {
-        true => Some(Law::Leaky),
-        false => policy.congestion.as_ref().and_then(Congestion::answering_law),
-    };
-    if law.is_some_and(|law| more_than_fair(law, policy).is_some()) {
+    if takes_more(policy) {
         fair.congestion = None;
         fair.control = Control::STANDARD;
         fair.origin.traits.loss = false;
@@ -172,6 +186,19 @@ pub fn fair(policy: &PathPolicy) -> PathPolicy {
     fair.initial_window_segments =
         fair.initial_window_segments.filter(|&window| window <= INITIAL_WINDOW_SEGMENTS);
     fair
+}
+
+/// Returns whether a path's congestion control may take more than a fair share.
+fn takes_more(policy: &PathPolicy) -> bool {
+    let law = match (policy.origin.traits.loss, &policy.congestion) {
+        (true, _) => Some(Law::Leaky),
+        (false, None) => None,
+        (false, Some(congestion)) => match congestion.answering_law() {
+            None => return kernel_algorithm::consent_reason(congestion.name()).is_some(),
+            law => law,
+        },
+    };
+    law.is_some_and(|law| more_than_fair(law, policy).is_some())
 }
 
 /// A flow that fills the queue leaves no room for those that yield when it is full.
@@ -220,16 +247,18 @@ fn measured_law(law: Law, policy: &PathPolicy) -> Option<Law> {
 }
 
 fn measured_reason(shares: &Shares) -> Fault {
-    let [.., least] = LOSSES;
-    let title = format!("this takes up to {:.1} times a standard flow's share", shares.most());
-    let label = format!("at a loss rate of {least:e}, if so large a path is measured");
+    let ShareAt { loss, share } = shares.most;
+    let title = format!("this takes up to {share:.1} times a CUBIC flow's share");
+    let label = format!("at a loss rate of {loss:e}, if so large a path is measured");
     Fault::new(title, label).help(ALLOW)
 }
 
-/// Returns a problem where the share is the same at any loss rate.
-fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Problem> {
-    let title = format!("this takes {share:.2} times a standard flow's share");
-    let fault = Fault::new(title, "at the same losses");
+/// Returns a problem where a pair takes more than CUBIC's Reno-friendly region, in which the
+/// pair's share is the same at any loss rate.
+fn pair_reason(table: &Table<'_>, policy: &PathPolicy, shares: &Shares) -> Option<Problem> {
+    let ShareAt { loss, share } = shares.most;
+    let title = format!("this takes up to {share:.2} times a CUBIC flow's share");
+    let fault = Fault::new(title, format!("at a loss rate of {}", rate(loss)));
     if let Some(at) = table.place("equivalent_streams") {
         return Some(fault.help(ALLOW).at(at));
     }
@@ -241,22 +270,35 @@ fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Pro
 
 /// The law of a fast path: the fewer losses, the greater its share.
 fn fast_reason(name: &str, shares: &Shares) -> Fault {
-    let most = shares.most();
-    let title = format!("{name} takes up to {most:.1} times a standard flow's share");
-    match shares.filling {
-        Filling::At { loss, .. } => {
-            let label = format!(
-                "at a loss rate of {loss:.1e}, where it fills the path with packets of {PACKET_BYTES} \
-                 bytes"
-            );
-            Fault::new(title, label).help(ALLOW)
-        }
-        Filling::Unknown | Filling::Always => {
-            let [.., least] = LOSSES;
-            let help = format!("{ALLOW}; `bandwidth` and `rtt` say what it takes on this path");
-            Fault::new(title, format!("at a loss rate of {least:e}")).help(help)
-        }
+    let ShareAt { loss, share } = shares.most;
+    let title = format!("{name} takes up to {share:.1} times a CUBIC flow's share");
+    let loss = rate(loss);
+    if shares.is_most_when_filling() {
+        let label = format!(
+            "at a loss rate of {loss}, where it fills the path with packets of {PACKET_BYTES} bytes"
+        );
+        return Fault::new(title, label).help(ALLOW);
     }
+    let label = match shares.is_rtt_known {
+        true => format!("at a loss rate of {loss}"),
+        false => format!("at a loss rate of {loss}; without `rtt`, CUBIC's least window counts"),
+    };
+    let help = match shares.filling {
+        Filling::Unknown if shares.is_rtt_known => {
+            format!("{ALLOW}; `bandwidth` says what it takes on this path")
+        }
+        Filling::Unknown => {
+            format!("{ALLOW}; `bandwidth` and `rtt` say what it takes on this path")
+        }
+        Filling::At(_) | Filling::Always => ALLOW.to_owned(),
+    };
+    Fault::new(title, label).help(help)
+}
+
+/// Returns a loss rate in the two digits that mean something.
+fn rate(loss: f64) -> String {
+    let text = format!("{loss:.1e}");
+    text.replace(".0e", "e")
 }
 
 fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
@@ -318,12 +360,12 @@ mod tests {
             "dedicated = '622Mbit'\nrtt = '70ms'",
             "congestion = 'wad_delay'\nstanding_queue = 1000",
             "initial_window = 100\ncongestion = 'wad_aimd'",
+            "congestion = 'bbr'\nsndbuf = '4MiB'",
+            "congestion = ['vegas', 'highspeed']\ninitial_window = 20",
         ] {
             let file = path(&format!("{keys}\nallow = 'aggressive'"));
             let form = fair(&file);
-            let law = form.congestion.as_ref().and_then(Congestion::answering_law);
-            let law = if form.origin.traits.loss { Some(Law::Leaky) } else { law };
-            assert!(law.is_none_or(|law| more_than_fair(law, &form).is_none()), "{keys}");
+            assert!(!takes_more(&form), "{keys}");
             assert!(form.law().is_none_or(|law| long_queue(law, &form).is_none()), "{keys}");
             assert!(form.initial_window_segments.is_none_or(|it| it <= 10), "{keys}");
             assert_eq!(form.sndbuf_bytes, file.sndbuf_bytes, "{keys}");

@@ -22,8 +22,11 @@ pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
         matches!(law, Congestion::Ours(_))
             || law.answering_law().is_some_and(Law::share_depends_on_path)
     });
+    // CUBIC's share follows the round trip time, whatever the rate.
+    let takes_rtt = |law: &Congestion| law.answering_law().is_some_and(Law::share_depends_on_rtt);
+    let takes_rtt = choice.candidates().filter_map(|it| it.congestion.as_ref()).any(takes_rtt);
     let (label, help) = if is_of_use {
-        if table.has("bandwidth") == table.has("rtt") {
+        if table.has("rtt") && (takes_rtt || table.has("bandwidth")) {
             return;
         }
         ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")

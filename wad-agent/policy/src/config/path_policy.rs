@@ -104,7 +104,7 @@ impl PathPolicy {
         !is_open || self.is_by_socket()
     }
 
-    /// Returns what its flows take beside standard ones. None under the kernel's
+    /// Returns what its flows take beside CUBIC's. None under the kernel's
     /// algorithms that are no law's twins, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {
         // What it may become.
@@ -112,7 +112,7 @@ impl PathPolicy {
             Some(MeasuredPath { traits: AutoTraits { loss: true, .. }, .. }) => Law::Leaky,
             _ => self.congestion.as_ref()?.answering_law()?,
         };
-        Shares::of(law, &self.control, self.bdp_bytes)
+        Shares::of(law, &self.control, self.origin.capacity)
     }
 }
 

@@ -167,7 +167,10 @@ mod tests {
     use crate::config::{Config, PathPolicy, testing::host};
 
     fn path(congestion: &str, host: &Host) -> PathPolicy {
-        let text = format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\n{congestion}\n");
+        let path = "[[path]]\nname = 'p'\nremote = '10.0.0.1'\n";
+        let consent = "allow = 'aggressive'\n";
+        let consent = if congestion.contains("allow") { "" } else { consent };
+        let text = format!("{path}{consent}{congestion}\n");
         let mut config = Config::parse("wad.toml", &text, host).expect("valid");
         config.paths.remove(0)
     }

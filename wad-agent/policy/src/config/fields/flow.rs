@@ -208,7 +208,8 @@ pub const FLOW: &[Field] = &[
         key: "allow",
         kind: Kind::Other { takes: "\"aggressive\", or \"peer:\" and a peer's name", range: "" },
         default: "nothing",
-        doc: "Consent to more than a standard flow's share, or initial window; not on prefixes \
+        doc: "Consent to more than a CUBIC flow's share, to an algorithm of the kernel's whose \
+              share is not known, or to an initial window above 10 segments; not on prefixes \
               shorter than /8 (IPv6: /16). With a [peer](../peers.md)'s name the settings that \
               take more are in force while that peer consents.",
         read: |field, table, problems, path| {
