@@ -249,6 +249,7 @@ dscp                    1
 - sndbuf grows with need up to that, 1.25 times what the path holds: 1 Gbit/s times 180 ms are 22500000 bytes
 - rcvbuf is 20971520 bytes because the configuration says so; 1 Gbit/s times 180 ms are 22500000 bytes, of which it is 0.93 times as much
 - the kernel doubles both buffers, for structures of its own
+- its flows take no more than a CUBIC flow's share, at the same losses and round trip time
 ";
     assert_eq!(ask("remote=10.5.6.7:80").to_string(), expected);
     let expected = "\
@@ -262,6 +263,52 @@ it has no settings: flows are only counted
     assert!(none.ends_with(
         "falls under no path (policy set 3, in force)\n\nits flows are as without wad\n"
     ));
+}
+
+#[test]
+fn the_share_beside_cubic_is_explained() {
+    let share = |keys: &str| {
+        let policy =
+            format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\nallow = 'aggressive'\n{keys}\n");
+        let path = ask_of(&policy, "remote=10.0.0.1", &Disabled::default()).path.expect("a path");
+        path.why.into_iter().find(|why| why.contains("CUBIC"))
+    };
+    let line = "bandwidth = '1Gbit'\nrtt = '180ms'";
+    let beside = "a CUBIC flow's share, at the same losses";
+    let known = format!("{beside} and round trip time");
+    for (keys, expected) in [
+        (
+            format!("congestion = 'wad_highspeed'\n{line}"),
+            Some(format!("its flows take up to 1.36 times {known}: the most at a loss rate of 7.9e-7")),
+        ),
+        (
+            "equivalent_streams = 4".to_owned(),
+            Some(format!(
+                "its flows take up to 4.47 times {beside} (no round trip time is known: over its \
+                 least at any): the most at a loss rate of 1.0e-3"
+            )),
+        ),
+        (
+            format!("congestion = 'wad_binomial'\n{line}"),
+            Some(format!("its flows take no more than {known}")),
+        ),
+        (
+            "loss = 'leaky'".to_owned(),
+            Some("its flows take what there is, whatever a CUBIC flow's share".to_owned()),
+        ),
+        (
+            "congestion = 'bbr'".to_owned(),
+            Some(
+                "bbr may take more than a CUBIC flow's share: it goes by its own model of the path, \
+                 and left CUBIC 0.02 to 0.28 of its fair share"
+                    .to_owned(),
+            ),
+        ),
+        ("congestion = 'reno'".to_owned(), None),
+        ("sndbuf = '4MiB'".to_owned(), None),
+    ] {
+        assert_eq!(share(&keys), expected, "{keys}");
+    }
 }
 
 #[test]
@@ -355,10 +402,10 @@ fn the_means_of_reorder_and_of_acknowledgements_are_named() {
     let path = answer(&enabled, &routes::RoutesState::Off);
     assert_eq!(path.settings.get("reorder_segments"), Some(&Value::Whole(19)));
     assert_eq!(path.settings.get("delayed_ack"), Some(&Value::Flag(false)));
-    assert!(path.why[0].contains("the law takes its decrease back"), "{:?}", path.why);
-    assert!(path.why[1].contains("two ticks"), "{:?}", path.why);
+    assert!(path.why[1].contains("the law takes its decrease back"), "{:?}", path.why);
+    assert!(path.why[2].contains("two ticks"), "{:?}", path.why);
     let in_force = routes::RoutesState::InForce(routes::Report::default());
-    assert!(answer(&enabled, &in_force).why[0].contains("table 1190039"));
+    assert!(answer(&enabled, &in_force).why[1].contains("table 1190039"));
     // Its flows have neither.
     let path = answer(&Disabled { all: true, ..Disabled::default() }, &in_force);
     assert!(!path.why.concat().contains("table"), "{:?}", path.why);

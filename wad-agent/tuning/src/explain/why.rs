@@ -3,6 +3,9 @@
 use wad_common::policy::{DIVIDES, Policy};
 use wad_policy::{
     config::{AUTO_HEADROOM, ByPeer, Consented, Cut, InForce, Most, Origin, fields},
+    kernel_algorithm,
+    law::Law,
+    shares::{ShareAt, Shares},
     tuning_plan::ROOM,
 };
 use wad_toolbox::shown::text;
@@ -37,6 +40,7 @@ pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     why.extend(origin.passed_over_words());
     why.extend(origin.by_peer.iter().flat_map(|by_peer| by_peer_words(by_peer, policy, origin)));
     why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
+    why.extend(share(in_force));
     why
 }
 
@@ -46,6 +50,34 @@ pub fn peers(origin: &Origin) -> Vec<String> {
     let around = Some(peer).filter(|peer| !peer.is_empty());
     let waits_for = waits_for.as_ref().filter(|name| *name != peer);
     around.into_iter().chain(waits_for).cloned().collect()
+}
+
+/// Returns what the path's flows take beside CUBIC's; None where nothing says so.
+fn share(in_force: InForce<'_>) -> Option<String> {
+    let InForce { policy, origin } = in_force;
+    let name = in_force.congestion()?;
+    let Some(law) = Law::of_algorithm(&name).or_else(|| Law::as_kernels(&name)) else {
+        let why = kernel_algorithm::consent_reason(&name)?;
+        return Some(format!("{name} may take more than a CUBIC flow's share: {why}"));
+    };
+    let shares = Shares::of(law, &policy.control, origin.capacity)?;
+    let ShareAt { loss, share } = shares.most;
+    let beside = match shares.is_rtt_known {
+        true => "at the same losses and round trip time",
+        false => "at the same losses (no round trip time is known: over its least at any)",
+    };
+    Some(match share {
+        _ if !shares.exceed_fair() => {
+            format!("its flows take no more than a CUBIC flow's share, {beside}")
+        }
+        share if share.is_infinite() => {
+            "its flows take what there is, whatever a CUBIC flow's share".to_owned()
+        }
+        share => format!(
+            "its flows take up to {share:.2} times a CUBIC flow's share, {beside}: the most at a \
+             loss rate of {loss:.1e}"
+        ),
+    })
 }
 
 /// Says what a peer's word makes of the path.
