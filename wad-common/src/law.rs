@@ -10,9 +10,12 @@
 
 pub mod aimd;
 pub mod binomial;
+pub mod cubic;
+pub mod curve;
 pub mod dedicated;
 pub mod delay;
 pub mod highspeed;
+pub mod hystart;
 pub mod idle;
 pub mod leaky;
 pub mod loss_based;

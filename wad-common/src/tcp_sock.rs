@@ -18,6 +18,8 @@ pub struct TcpSockOffsets {
     pub snd_ssthresh: u32,
     /// `snd_cwnd_clamp`: upper bound of the window, segments.
     pub snd_cwnd_clamp: u32,
+    /// `snd_cwnd_cnt`: what a law counts towards a window.
+    pub snd_cwnd_cnt: u32,
     /// `prior_cwnd`: window before the last reduction, segments.
     pub prior_cwnd: u32,
     /// `max_packets_out`: most packets out in the last window.
@@ -79,7 +81,7 @@ pub struct TcpSockOffsets {
     /// `skc_cookie`: a number that no other socket of this boot has, 64 bits.
     pub cookie: u32,
 }
-record!(TcpSockOffsets, size = 132);
+record!(TcpSockOffsets, size = 136);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

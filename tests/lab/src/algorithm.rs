@@ -1,8 +1,15 @@
 //! Algorithms have names as they are registered, and as users know them.
 
 /// The laws that `wad` brings.
-const OWN: [&str; 6] =
-    ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_binomial", "wad_leaky", "wad_delay"];
+const OWN: [&str; 7] = [
+    "wad_cubic",
+    "wad_aimd",
+    "wad_highspeed",
+    "wad_scalable",
+    "wad_binomial",
+    "wad_leaky",
+    "wad_delay",
+];
 
 /// Returns an algorithm's name, whatever the instance: `wad`'s own have two characters
 /// after the name in an instance for tests, as here.

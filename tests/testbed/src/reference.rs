@@ -24,6 +24,10 @@ pub enum Law {
     Sqrt,
     /// Binomial: IIAD.
     Iiad,
+    /// RFC 9438, at an RTT of so many seconds, where it is not in its Reno-friendly region.
+    /// Its windows lead to this part of the one before the loss: 1, or (1 + 0.7) / 2 where that was
+    /// smaller than the one at the loss before (section 4.7).
+    Cubic { rtt_seconds: f64, plateau: f64 },
 }
 
 impl Law {
@@ -35,6 +39,8 @@ impl Law {
             Self::Scalable => (window / 100.0).max(1.0),
             Self::Sqrt => 1.0 / window.sqrt(),
             Self::Iiad => 1.5 / window,
+            // That of the time that has passed: see `grown`.
+            Self::Cubic { .. } => 0.0,
             // In the table of Appendix B: whole numbers, rounded up.
             Self::HighSpeed => formula_a(window).ceil().max(1.0),
         }
@@ -48,6 +54,8 @@ impl Law {
             Self::Scalable => 0.125,
             Self::Sqrt => 2.0 / 3.0 / window.sqrt(),
             Self::Iiad => 1.0 / window,
+            // As Linux has it: 717/1024 are left.
+            Self::Cubic { .. } => 0.3,
             Self::HighSpeed => formula_b(window),
         }
     }
@@ -72,6 +80,12 @@ impl Law {
     #[must_use]
     pub fn grown(self, window: f64, rtts: f64) -> f64 {
         const STEPS: u32 = 1000;
+        if let Self::Cubic { rtt_seconds, plateau } = self {
+            // Figures 1 and 2, from what a decrease has left.
+            let most = plateau * window / (1.0 - self.b(window));
+            let k = ((most - window) / 0.4).cbrt();
+            return most + 0.4 * (rtts * rtt_seconds - k).powi(3);
+        }
         (0..STEPS).fold(window, |window, _| window + self.a(window) * rtts / f64::from(STEPS))
     }
 }
@@ -120,6 +134,12 @@ mod tests {
         assert!(Law::Iiad.check_decrease(100, 97).is_err());
         // The square of a window grows by 2 a.
         assert!((Law::Iiad.grown(20.0, 400.0) - 40.0).abs() < 0.1);
+        // 0.3 of 1000 segments are back after the cube root of 750 seconds.
+        let cubic = Law::Cubic { rtt_seconds: 0.1, plateau: 1.0 };
+        assert!((cubic.grown(700.0, 90.856) - 1000.0).abs() < 0.01);
+        assert!(
+            cubic.check_decrease(1000, 700).is_ok() && cubic.check_decrease(1000, 697).is_err()
+        );
         assert_eq!((Law::HighSpeed.a(38.0), Law::HighSpeed.b(38.0)), (1.0, 0.5));
     }
 

@@ -6,7 +6,7 @@
 
 use wad_common::{
     control::{Control, IIAD},
-    law::{Binomial, highspeed, scalable},
+    law::{Binomial, aimd::ONE_Q16, cubic, highspeed, scalable},
 };
 
 use crate::response::{Response, is_more_than_fair};
@@ -130,6 +130,28 @@ macro_rules! in_control {
 }
 
 laws! {
+    /// CUBIC, RFC 9438, by which most of the world sends.
+    Cubic: {
+        name: "wad_cubic",
+        callbacks: loss_based!("cubic"),
+        keys: &[
+            "equivalent_streams", "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle",
+            "resume", "ignore_local_stalls",
+        ],
+        instead: None,
+        in_kernel: None,
+        needs_pacing: false,
+        answer: Answer::Follows {
+            pair: |control, _| cubic::reno_friendly(flows(control)),
+            response: |control, rtt_seconds| {
+                Response::cubic_flows(flows(control), rtt_seconds)
+            },
+        },
+        consent: Consent::ByPair,
+        // The kernel's own is there, which recovers as it does.
+        plan: None,
+    }
+
     /// AIMD(b, a): RFC 5681 with other numbers.
     Aimd: {
         name: "wad_aimd",
@@ -263,6 +285,11 @@ laws! {
         }),
         plan: None,
     }
+}
+
+/// As so many flows one of `wad_cubic` behaves.
+const fn flows(control: &Control) -> u32 {
+    control.aimd.increase_q16 / ONE_Q16
 }
 
 impl Law {

@@ -120,6 +120,13 @@ impl Response {
         Self { least: friendly, own, most: Line::NONE }
     }
 
+    /// So many flows of `wad_cubic` in one: their windows together.
+    pub fn cubic_flows(flows: u32, rtt_seconds: Option<f64>) -> Self {
+        let together = |line: Line| Line { factor: line.factor * f64::from(flows), ..line };
+        let Self { least, own, most } = Self::cubic(rtt_seconds);
+        Self { least: together(least), own: together(own), most }
+    }
+
     /// Mean window at this loss rate, which is above 0 and at most 1.
     pub fn mean_window_segments(&self, loss: f64) -> f64 {
         let own = self.own.window_segments(loss).max(self.least.window_segments(loss));

@@ -8,7 +8,7 @@ mod parameters;
 pub use self::{
     cubic::Cubic,
     in_control::{DedicatedLaw, DelayLaw, LeakyLaw},
-    loss_based::LossBasedLaw,
+    loss_based::{LossBasedLaw, Rule},
     parameters::Parameters,
 };
 use crate::tcp::{Ack, Tcp};

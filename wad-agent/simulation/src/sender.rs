@@ -6,7 +6,7 @@ use wad_common::{
     policy::{DIVIDES, NAME_BYTES, Policy},
 };
 
-use crate::law::{Cubic, DedicatedLaw, DelayLaw, Law, LeakyLaw, LossBasedLaw, Parameters};
+use crate::law::{Cubic, DedicatedLaw, DelayLaw, Law, LeakyLaw, LossBasedLaw, Parameters, Rule};
 
 /// The largest window of RFC 7323: 65,535 scaled by 2^14.
 pub const MOST_WINDOW_BYTES: u64 = 65_535 << 14;
@@ -17,11 +17,13 @@ pub enum Algorithm {
     /// Linux's `reno`: RFC 5681.
     Reno,
     /// Linux's `cubic`.
-    Cubic,
+    KernelCubic,
     /// Linux's `highspeed`, without what a law of ours does beside.
     KernelHighSpeed,
     /// Linux's `scalable`, likewise.
     KernelScalable,
+    /// `wad_cubic`.
+    Cubic,
     /// `wad_aimd`.
     Aimd,
     /// `wad_highspeed`.
@@ -65,7 +67,7 @@ impl Sender {
     /// The law of one of so many flows.
     pub(crate) fn law(&self, flows: u32, mss_bytes: u32) -> Box<dyn Law> {
         let parameters = Parameters::of(&self.policy, flows, mss_bytes);
-        let response: fn(&Parameters, u32) -> Aimd = match self.algorithm {
+        let pair: fn(&Parameters, u32) -> Aimd = match self.algorithm {
             Algorithm::Reno => |_, _| Aimd::STANDARD,
             Algorithm::Aimd => |parameters, _| parameters.control.aimd,
             Algorithm::HighSpeed | Algorithm::KernelHighSpeed => {
@@ -77,7 +79,10 @@ impl Sender {
             Algorithm::Binomial => |parameters, segments| {
                 Binomial::of(parameters.control.flags & IIAD != 0).response(segments)
             },
-            Algorithm::Cubic => return Box::new(Cubic::new(parameters)),
+            Algorithm::KernelCubic => return Box::new(Cubic::new(parameters)),
+            Algorithm::Cubic => {
+                return Box::new(LossBasedLaw::new(Rule::CUBIC, parameters, true));
+            }
             Algorithm::Leaky => return Box::new(LeakyLaw::new(parameters)),
             Algorithm::Delay => return Box::new(DelayLaw::new(parameters)),
             Algorithm::Dedicated => return Box::new(DedicatedLaw::new(parameters)),
@@ -86,6 +91,6 @@ impl Sender {
             self.algorithm,
             Algorithm::Reno | Algorithm::KernelHighSpeed | Algorithm::KernelScalable
         );
-        Box::new(LossBasedLaw::new(response, parameters, !is_kernels))
+        Box::new(LossBasedLaw::new(Rule::Pair(pair), parameters, !is_kernels))
     }
 }

@@ -79,7 +79,9 @@ fn windows_under_losses_are_those_of_the_response_functions() {
 
 #[test]
 fn two_that_are_alike_have_the_same() {
-    for algorithm in [Algorithm::Reno, Algorithm::Aimd, Algorithm::Cubic, Algorithm::HighSpeed] {
+    for algorithm in
+        [Algorithm::Reno, Algorithm::Aimd, Algorithm::KernelCubic, Algorithm::HighSpeed]
+    {
         let path = Path::new(100e6, 0.02, 125_000).for_flows(2);
         let lose = Vec::new();
         let setup = Setup { path, sender: sender(algorithm), flows: 2, seconds: 120.0, lose };
@@ -128,7 +130,7 @@ fn a_path_of_ones_own_has_its_rate() {
 /// A flow has what 3 MiB of window carry, whatever the law would.
 #[test]
 fn buffers_bound_a_flow() {
-    let sender = Sender { most_window_bytes: 3 << 20, ..sender(Algorithm::Cubic) };
+    let sender = Sender { most_window_bytes: 3 << 20, ..sender(Algorithm::KernelCubic) };
     let mut world = World::new(path(2500.0, 120.0, 0.25), &[]).with(&sender, 1, 0.0);
     world.run(5.0);
     let before = world.flows[0].delivered();
@@ -153,7 +155,7 @@ fn trains_go_as_their_segments_would() {
     };
     for (path, sender, seconds, most) in [
         (Path::new(622e6, 0.08, 6_220_000), aimd(6, 70), 12.0, 0.01),
-        (Path::new(622e6, 0.08, 6_220_000), sender(Algorithm::Cubic), 12.0, 0.01),
+        (Path::new(622e6, 0.08, 6_220_000), sender(Algorithm::KernelCubic), 12.0, 0.01),
         (Path::new(2.5e9, 0.12, 9_375_000), Sender::new(Algorithm::HighSpeed, known), 10.0, 0.01),
         (Path::new(2.5e9, 0.075, 450_000), Sender::new(Algorithm::Aimd, limited), 6.0, 0.01),
         (Path::new(2.5e9, 0.075, 450_000), Sender::new(Algorithm::Aimd, off), 6.0, 0.07),

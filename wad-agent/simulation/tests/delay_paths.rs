@@ -177,7 +177,7 @@ fn after_a_loss_it_is_back_within_twenty_rtts() {
 #[test]
 fn beside_flows_that_fill_the_queue_it_gets_little_and_takes_nothing() {
     let mut world = World::new(path(622.0, 40.0, 1.0), &[])
-        .with(&sender(Algorithm::Cubic), 1, 0.0)
+        .with(&sender(Algorithm::KernelCubic), 1, 0.0)
         .with(&delay(0), 1, 5.0);
     watch(&mut world, 622.0, 20.0);
     let seen = watch(&mut world, 622.0, 20.0);
@@ -217,7 +217,7 @@ fn beside_cubic_a_20th_of_the_path_may_be_queued_and_a_tenth_may_not() {
         let bdp_segments = RATE_MBPS * 1e3 * rtt_ms / 8.0 / 1500.0;
         let queued = |parts: f64| delay((bdp_segments / parts) as u32);
         // What a CUBIC gets that comes late, beside the other.
-        let cubic = sender(Algorithm::Cubic);
+        let cubic = sender(Algorithm::KernelCubic);
         let beside = |first: Sender, queue_bdp, seed| {
             let path = Path { seed, jitter_ns: 200_000, ..path(RATE_MBPS, rtt_ms, queue_bdp) };
             let mut world = World::new(path, &[]).with(&first, 1, 0.0).with(&cubic, 1, 5.0);

@@ -15,7 +15,7 @@ fn leaky() -> Sender {
 }
 
 fn cubic() -> Sender {
-    sender(Algorithm::Cubic)
+    sender(Algorithm::KernelCubic)
 }
 
 /// Returns a path with a queue of so many BDPs, whose ACKs are now and then late.

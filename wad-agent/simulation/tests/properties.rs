@@ -10,7 +10,7 @@ use wad_simulation::{Algorithm, Path, Sender, World};
 
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::Reno,
-    Algorithm::Cubic,
+    Algorithm::KernelCubic,
     Algorithm::Aimd,
     Algorithm::HighSpeed,
     Algorithm::Scalable,
@@ -67,7 +67,7 @@ proptest! {
                 prop_assert!(tcp.cwnd_segments >= 1);
                 prop_assert!(tcp.ssthresh_segments >= MIN_WINDOW_SEGMENTS);
                 let is_ours =
-                    !matches!(ALGORITHMS[which[number]], Algorithm::Reno | Algorithm::Cubic);
+                    !matches!(ALGORITHMS[which[number]], Algorithm::Reno | Algorithm::KernelCubic);
                 prop_assert!(!is_bounded || !is_ours || tcp.cwnd_segments <= MOST_SEGMENTS);
             }
             let most = queue_bytes.max(mtu_bytes.into());

@@ -134,7 +134,7 @@ fn wrong_knowledge_costs_no_more_than_the_jump() {
 #[test]
 fn beside_others_it_takes_no_more_from_them_than_slow_start_does() {
     let lost_of_others = |is_warm: bool| -> (u64, f64) {
-        let cubic = sender(Algorithm::Cubic);
+        let cubic = sender(Algorithm::KernelCubic);
         let world = World::new(path(KNOWN_MBPS, RTT_MS, 1.0), &[]);
         let world = (0..4).fold(world, |world, n| world.with(&cubic, 1, f64::from(n) * 0.2));
         let mut world = world.with(&standard(is_warm, None), 1, 20.0);

@@ -45,12 +45,15 @@
 //! window before the last cut.
 
 use super::{
-    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window, aimd::ONE_Q16, rtt::Rounds,
+    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
+    aimd::ONE_Q16,
+    cubic::LEAST_INCREASE_Q16,
+    curve::{Curve, KEEP_Q10},
+    rtt::Rounds,
     slow_start,
 };
 use crate::record;
 
-mod cubic;
 mod leak;
 mod phase;
 mod queue;
@@ -58,7 +61,6 @@ mod queue;
 mod tests;
 mod watch;
 
-use cubic::{Cubic, KEEP_Q10};
 use leak::{Leak, Sign};
 use phase::{Cut, Phase, Start};
 use queue::Queue;
@@ -90,7 +92,7 @@ pub struct Leaky {
     /// It is as [`Window::credit_q16`].
     credit_q16: u64,
     queue: Queue,
-    cubic: Cubic,
+    curve: Curve,
     rounds: Rounds,
     /// Segments acknowledged with ECE so far; wraps around.
     marked_segments: u32,
@@ -138,7 +140,7 @@ impl Leaky {
         Self {
             credit_q16: 0,
             queue: Queue::UNKNOWN,
-            cubic: Cubic::NONE,
+            curve: Curve::NONE,
             rounds: Rounds::first(delivered_segments),
             marked_segments,
             watch: Watch::NONE,
@@ -213,7 +215,7 @@ impl Leaky {
             self.start_up(bounded, sample)
         } else {
             self.transition_to(Some(Start::Over), None);
-            let increase_q16 = self.cubic.increase_q16(bounded, sample, self.queue.rtt_us());
+            let increase_q16 = self.increase_q16(bounded, sample);
             earned(bounded, increase_q16, sample)
         };
         self.credit_q16 = grown.credit_q16;
@@ -318,7 +320,7 @@ impl Leaky {
         let ssthresh_segments = match sign {
             Sign::None => return window,
             Sign::New => INFINITE_SSTHRESH,
-            Sign::Known => self.cubic.plateau_segments(),
+            Sign::Known => self.curve.plateau_segments(),
         };
         if !self.is_start(Start::Over) || window.cwnd_segments >= ssthresh_segments {
             return window;
@@ -343,8 +345,8 @@ impl Leaky {
         let kept_segments = ((u64::from(from_segments) * keep_q10) >> 10) as u32;
         let kept_segments = kept_segments.max(MIN_WINDOW_SEGMENTS);
         let plateau_segments =
-            if is_drain { from_segments } else { self.cubic.converged(from_segments) };
-        self.cubic.rise(sample.now_us, kept_segments, plateau_segments);
+            if is_drain { from_segments } else { self.curve.converged(from_segments, KEEP_Q10) };
+        self.curve.rise(sample.now_us, kept_segments, plateau_segments, 1);
         self.credit_q16 = 0;
         self.watch = Watch::NONE;
         self.leak.cut(is_drain);
@@ -362,6 +364,19 @@ impl Leaky {
             return Window { cwnd_segments, ..window };
         }
         Window { cwnd_segments, ssthresh_segments: kept_segments, ..window }
+    }
+
+    /// Segments to grow in an RTT from now on, in 1/65536: to where the curve is then, though as
+    /// fast as a standard flow. That is at most a little more than RFC 9438 asks for, which
+    /// compares windows, not growth, with those of a standard flow.
+    #[inline(always)]
+    fn increase_q16(&mut self, window: Window, sample: &Sample) -> u32 {
+        if self.curve.plateau_segments() == 0 {
+            self.curve.rise(sample.now_us, window.cwnd_segments, window.cwnd_segments, 1);
+        }
+        let growth_q16 =
+            self.curve.growth_q16(window.cwnd_segments, sample.now_us, self.queue.rtt_us(), 1);
+        growth_q16.max(LEAST_INCREASE_Q16) as u32
     }
 
     /// Slow start, to a known threshold or to the queue that shows its end.
@@ -397,7 +412,7 @@ impl Leaky {
             // As if this were what a cut had left: from here it grows fast at first.
             ((u64::from(cwnd_segments) << 10) / KEEP_Q10).min(u32::MAX.into()) as u32
         };
-        self.cubic.rise(sample.now_us, cwnd_segments, plateau_segments);
+        self.curve.rise(sample.now_us, cwnd_segments, plateau_segments, 1);
         self.leak.slow_start_ends();
         self.transition_to(Some(Start::Over), None);
         let ssthresh_segments = cwnd_segments.max(MIN_WINDOW_SEGMENTS);

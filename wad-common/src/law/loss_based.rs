@@ -21,16 +21,17 @@ pub use phase::{Course, Phase};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossBased {
+    /// The window to give back after idle time. It is the first, as it may be forgotten: see
+    /// `parameters.rs` of the BPF side.
+    pub open: Open,
     /// It is as [`Window::credit_q16`](super::Window::credit_q16).
     pub credit_q16: u64,
-    /// The window to give back after idle time.
-    pub open: Open,
     /// Where it is in Careful Resume.
     pub resume: Resume,
     /// The last local stall.
     pub stall: Stall,
 }
-record!(LossBased, size = 64);
+record!(LossBased, size = 56);
 
 /// A flow at a moment at which the kernel asks, or has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
 impl LossBased {
     /// A flow that begins.
     pub const START: Self =
-        Self { credit_q16: 0, open: Open::UNKNOWN, resume: Resume::NONE, stall: Stall::NONE };
+        Self { open: Open::UNKNOWN, credit_q16: 0, resume: Resume::NONE, stall: Stall::NONE };
 
     /// The threshold, when the kernel asks for one.
     #[inline(always)]
@@ -115,7 +116,7 @@ impl LossBased {
         &mut self,
         course: &mut Course,
         moment: &Moment,
-        response: impl Fn(u32) -> Aimd,
+        response: impl FnOnce(u32) -> Aimd,
     ) -> Answer {
         let had_none = is_unanswered(moment.ssthresh_segments);
         let (cwnd_segments, ssthresh_segments) = if had_none {
@@ -157,7 +158,7 @@ impl LossBased {
         course: &mut Course,
         moment: &Moment,
         change: Change,
-        response: impl Fn(u32) -> Aimd,
+        response: impl FnOnce(u32) -> Aimd,
     ) -> Option<u32> {
         if is_unanswered(moment.ssthresh_segments) {
             return Some(self.answer_unasked(course, moment, change, response));
@@ -177,7 +178,7 @@ impl LossBased {
         &mut self,
         course: &mut Course,
         moment: &Moment,
-        response: impl Fn(u32) -> Aimd,
+        response: impl FnOnce(u32) -> Aimd,
     ) -> u32 {
         self.decrease(course, moment, moment.prior_cwnd_segments, response)
     }
@@ -189,7 +190,7 @@ impl LossBased {
         course: &mut Course,
         moment: &Moment,
         change: Change,
-        response: impl Fn(u32) -> Aimd,
+        response: impl FnOnce(u32) -> Aimd,
     ) -> u32 {
         let cwnd_segments = moment.prior_cwnd_segments;
         let is_of_cwr = matches!(change, Change::CwrEnds | Change::LossFoundInCwr);
@@ -207,7 +208,7 @@ impl LossBased {
         course: &mut Course,
         moment: &Moment,
         cwnd_segments: u32,
-        response: impl Fn(u32) -> Aimd,
+        response: impl FnOnce(u32) -> Aimd,
     ) -> u32 {
         // To lower what it can't use would lower nothing (RFC 5681 equation 4).
         let is_held = moment.ignores_stalls && self.stall.holds_back(moment.now_us, moment.srtt_us);

@@ -80,16 +80,15 @@ pub struct Resume {
     base: u32,
     /// The least RTT of Reconnaissance; 0 for none.
     min_rtt_us: u32,
-    /// Knowledge is too old from this second on.
-    until_s: u32,
+    /// In Reconnaissance knowledge is too old from this second on; in Safe Retreat no threshold is
+    /// higher, unless the kernel takes its cut back.
+    bound: u32,
     /// The Unvalidated Phase began then; it wraps.
     jumped_us: u32,
     /// So much has been delivered at the end of what this phase waits for. It wraps.
     end_delivered_segments: u32,
-    /// In Safe Retreat no threshold is higher, unless the kernel takes its cut back.
-    most_ssthresh_segments: u32,
 }
-record!(Resume, size = 32);
+record!(Resume, size = 28);
 
 /// A flow at an ACK that tells of no congestion, after it was counted and before anything is
 /// sent for it.
@@ -150,10 +149,9 @@ impl Resume {
         segments: 0,
         base: 0,
         min_rtt_us: 0,
-        until_s: 0,
+        bound: 0,
         jumped_us: 0,
         end_delivered_segments: 0,
-        most_ssthresh_segments: 0,
     };
 
     /// A flow that begins on a path of which this is known, or goes on after a pause, with this
@@ -180,10 +178,9 @@ impl Resume {
             segments: jump_segments,
             base: known.saved_rtt_us,
             min_rtt_us: 0,
-            until_s: known.until_s,
+            bound: known.until_s,
             jumped_us: 0,
             end_delivered_segments,
-            most_ssthresh_segments: 0,
         }
     }
 
@@ -248,8 +245,8 @@ impl Resume {
             Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat => {
                 self.phase = Phase::SafeRetreat as u8;
                 let pipe_segments = self.pipe_segments(delivered_segments, retransmitted_segments);
-                self.most_ssthresh_segments = at_least(MIN_WINDOW_SEGMENTS, pipe_segments / 2);
-                Some(self.most_ssthresh_segments)
+                self.bound = at_least(MIN_WINDOW_SEGMENTS, pipe_segments / 2);
+                Some(self.bound)
             }
         }
     }
@@ -261,7 +258,7 @@ impl Resume {
             self.min_rtt_us = rtt_us;
         }
         let jump_segments = part(self.segments, ack.sharing_flows);
-        let is_old = ack.now_us / SECOND_US >= self.until_s as u64;
+        let is_old = ack.now_us / SECOND_US >= self.bound as u64;
         if is_old || ack.cwnd_segments >= jump_segments {
             *self = Self::NONE;
             return Step::Normal;
@@ -340,7 +337,7 @@ impl Resume {
     #[inline(always)]
     const fn leave_retreat(&mut self, ack: &Ack) -> Step {
         let pipe_segments = self.pipe_segments(ack.delivered_segments, ack.retransmitted_segments);
-        let Self { segments: before_segments, most_ssthresh_segments, .. } = *self;
+        let Self { segments: before_segments, bound: most_ssthresh_segments, .. } = *self;
         *self = Self::NONE;
         let ssthresh_segments = if ack.ssthresh_segments > most_ssthresh_segments {
             // The kernel has found out that nothing was lost, and taken all of it back

@@ -27,10 +27,11 @@ pub struct Stall {
     ssthresh_segments: u32,
     /// Segments acknowledged with ECE until the last ACK.
     delivered_ce_segments: u32,
-    /// It began then, or it ended then.
-    changed_us: u64,
+    /// It began then, or it ended then; wraps around after 71 minutes, when a flow may be taken
+    /// for held back once more, for an RTT.
+    changed_us: u32,
 }
-record!(Stall, size = 16);
+record!(Stall, size = 12);
 
 /// An ending is what an ACK says of a local stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Stall {
         if self.ssthresh_segments == 0 {
             self.ssthresh_segments = ssthresh_segments;
         }
-        self.changed_us = now_us;
+        self.changed_us = now_us as u32;
     }
 
     /// Whether one is on.
@@ -85,12 +86,12 @@ impl Stall {
         if !self.is_on() {
             return Ending::None;
         }
-        if is_marked || now_us == self.changed_us {
+        if is_marked || now_us as u32 == self.changed_us {
             return Ending::Congestion;
         }
         let ssthresh_segments = self.ssthresh_segments;
         self.ssthresh_segments = 0;
-        self.changed_us = now_us;
+        self.changed_us = now_us as u32;
         Ending::MadeGood(ssthresh_segments)
     }
 
@@ -106,7 +107,7 @@ impl Stall {
     #[inline(always)]
     #[must_use]
     pub const fn holds_back(&self, now_us: u64, srtt_us: u32) -> bool {
-        self.is_on() || now_us.wrapping_sub(self.changed_us) < srtt_us as u64
+        self.is_on() || (now_us as u32).wrapping_sub(self.changed_us) < srtt_us
     }
 }
 

@@ -19,13 +19,20 @@ macro_rules! callback {
 }
 
 /// Makes the programs of a law: of one that answers to losses under the kernel's own
-/// recovery, from its response to a window; of one that has window and pacing rate to
-/// itself, from the module that holds its callbacks.
+/// recovery, from its response to a window, or from a module where that takes a state; of one
+/// that has window and pacing rate to itself, from the module that holds its callbacks.
 macro_rules! law {
     ($name:literal answers_to_losses $response:expr) => {
-        callback!($name, "cong_avoid", |ctx| $crate::loss_based::cong_avoid(ctx, $response));
+        callback!($name, "cong_avoid", |ctx| {
+            $crate::loss_based::cong_avoid_by_pair(ctx, $response)
+        });
         callback!($name, "ssthresh", |ctx| $crate::loss_based::ssthresh(ctx, $response));
         callback!($name, "set_state", |ctx| $crate::loss_based::set_state(ctx, $response));
+    };
+    ($name:literal answers_to_losses by $law:ident) => {
+        callback!($name, "cong_avoid", $law::cong_avoid);
+        callback!($name, "ssthresh", $law::ssthresh);
+        callback!($name, "set_state", $law::set_state);
     };
     ($name:literal is_in_control $law:ident) => {
         callback!($name, "init", $law::init);

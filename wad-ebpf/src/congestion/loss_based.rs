@@ -11,6 +11,7 @@ use wad_common::{
     control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, RESUME_WHEN_IDLE},
     law::{
         Aimd, INFINITE_SSTHRESH,
+        hystart::{self, HyStart},
         idle::Open,
         loss_based::{self, Change, Course, LossBased, Moment, is_unanswered},
         resume::Phase,
@@ -20,15 +21,16 @@ use wad_common::{
 
 use crate::{
     context::Context,
-    parameters::{LAW_STATE, Parameters},
+    parameters::{LOSS_BASED, LOSS_BASED_END, Parameters},
     resume, start,
     tcp::{TCP_CA_LOSS, TCP_CA_RECOVERY, Tcp},
 };
 
 // Places in `icsk_ca_priv`. An ACK reads and writes only what it needs of the state.
-const CREDIT_Q16: u32 = LAW_STATE + offset_of!(LossBased, credit_q16) as u32;
-const OPEN: u32 = LAW_STATE + offset_of!(LossBased, open) as u32;
-const STALL: u32 = LAW_STATE + offset_of!(LossBased, stall) as u32;
+const CREDIT_Q16: u32 = LOSS_BASED + offset_of!(LossBased, credit_q16) as u32;
+const OPEN: u32 = LOSS_BASED + offset_of!(LossBased, open) as u32;
+const STALL: u32 = LOSS_BASED + offset_of!(LossBased, stall) as u32;
+const _: () = assert!(LOSS_BASED as usize + size_of::<LossBased>() == LOSS_BASED_END as usize);
 
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
@@ -38,9 +40,20 @@ pub fn init(ctx: Context) -> u64 {
     0
 }
 
-/// The law: `response` at a window, under these parameters.
+/// A law that is a pair of functions of the window.
 #[inline(always)]
-pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
+pub fn cong_avoid_by_pair(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
+    cong_avoid(ctx, |parameters, cwnd_segments, _| response(parameters, cwnd_segments), &response)
+}
+
+/// The law: `grow` at a window, for so many segments that were acknowledged, and `shrink`, both
+/// under these parameters.
+#[inline(always)]
+pub fn cong_avoid(
+    ctx: Context,
+    grow: impl Fn(Parameters, u32, u32) -> Aimd,
+    shrink: impl Fn(Parameters, u32) -> Aimd,
+) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
     if parameters.has(KEEP_WHEN_IDLE | RESUME_WHEN_IDLE) {
@@ -51,7 +64,10 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
         return 0;
     }
     start::within_path(tcp);
-    answer_late(tcp, parameters, &response);
+    answer_late(tcp, parameters, shrink);
+    let acked_segments = ctx.argument(2) as u32;
+    let is_conservative =
+        HyStart::is_for(tcp.ssthresh_segments()) && end_slow_start(tcp, acked_segments);
     let entitled_segments = if is_held_by_host(tcp, parameters) {
         tcp.entitled_by_flight_segments()
     } else {
@@ -65,8 +81,11 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
-        let law = response(parameters, before.cwnd_segments);
-        after = law.on_ack(before, ctx.argument(2) as u32);
+        after = if is_conservative {
+            hystart::grow(before, acked_segments)
+        } else {
+            grow(parameters, before.cwnd_segments, acked_segments).on_ack(before, acked_segments)
+        };
         if after.cwnd_segments != before.cwnd_segments {
             tcp.set_cwnd_segments(after.cwnd_segments);
         }
@@ -131,6 +150,28 @@ fn reduce_to(tcp: Tcp, ssthresh_segments: u32) {
     if tcp.cwnd_segments() > ssthresh_segments {
         tcp.set_cwnd_segments(ssthresh_segments);
     }
+}
+
+/// Returns the number, of which the verifier has forgotten how it came about: it would follow each
+/// way to it with each way on. The place is that of the credit, which is stored after this.
+#[inline(always)]
+pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
+    tcp.set_private(CREDIT_Q16, u64::from(number));
+    tcp.private(CREDIT_Q16)
+}
+
+/// Ends slow start that has no threshold where the path shows a queue. Returns whether the window
+/// is to grow slower for now.
+#[inline(always)]
+fn end_slow_start(tcp: Tcp, acked_segments: u32) -> bool {
+    let mut state: HyStart = tcp.private(LOSS_BASED_END);
+    let ack = hystart::Ack { latest_rtt_us: tcp.latest_rtt_us(), acked_segments };
+    let is_over = state.ends_with(&ack);
+    if is_over {
+        tcp.set_ssthresh_segments(tcp.cwnd_segments());
+    }
+    tcp.set_private(LOSS_BASED_END, state);
+    !is_over && state.is_conservative()
 }
 
 /// Whether a full queue of this host held the flow back, where the path tells us not
@@ -198,7 +239,7 @@ fn with_state<T>(
         signs: tcp.signs(),
         ignores_stalls: parameters.has(IGNORE_LOCAL_STALLS),
     };
-    let mut law: LossBased = tcp.private(LAW_STATE);
+    let mut law: LossBased = tcp.private(LOSS_BASED);
     let mut course = parameters.course();
     let before = law.resume.phase();
     let result = act(&mut law, &mut course, &moment);
@@ -212,7 +253,7 @@ fn with_state<T>(
     if has_decreased && parameters.has(RESUME_WHEN_IDLE) {
         resume::disprove(tcp);
     }
-    tcp.set_private(LAW_STATE, law);
+    tcp.set_private(LOSS_BASED, law);
     parameters.set_course(course);
     result
 }

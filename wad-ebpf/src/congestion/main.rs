@@ -6,6 +6,7 @@
 #![no_main]
 
 mod context;
+mod cubic;
 mod dedicated;
 mod delay;
 mod law;
@@ -35,6 +36,7 @@ callback!("wad", "min_tso_segs", pacing::min_tso_segs);
 // Shared by all.
 callback!("wad", "undo_cwnd", standard::undo_cwnd);
 
+law!("cubic" answers_to_losses by cubic);
 law!("aimd" answers_to_losses |parameters, _| parameters.aimd());
 law!("highspeed" answers_to_losses |parameters, cwnd_segments| {
     parameters.unless_standard(highspeed::response, cwnd_segments)

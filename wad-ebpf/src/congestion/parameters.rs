@@ -1,6 +1,8 @@
 //! A flow keeps this of its policy in `icsk_ca_priv`: read again when the policy set
 //! has changed, so that a change holds from the flow's next ACK on.
 
+use core::hint::black_box;
+
 use wad_common::{
     control::{
         Control, IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing,
@@ -9,8 +11,8 @@ use wad_common::{
     division::{part_of_rate, part_of_window},
     flow::option::CONGESTION,
     law::{
-        Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, pacing::burst_segments,
-        phase,
+        Aimd, INFINITE_SSTHRESH, ShownPhase, Window, aimd::ONE_Q16, loss_based::Course,
+        pacing::burst_segments, phase,
     },
     policy::{self, GROWS_SNDBUF, Policy},
 };
@@ -47,6 +49,11 @@ const _: () = {
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
+/// Laws that answer to losses have no rate there, and begin with what may be zeroed when the path
+/// is not tuned any more: the window to give back after idle time, which is of no use then.
+pub const LOSS_BASED: u32 = DEDICATED_RATE;
+/// Behind what they have in common, 16 bytes are left.
+pub const LOSS_BASED_END: u32 = LOSS_BASED + 56;
 
 /// Segments that the handshake may deliver: the SYN, and data with it.
 pub const HANDSHAKE_SEGMENTS: u32 = 2;
@@ -102,6 +109,17 @@ impl Parameters {
     #[inline(always)]
     pub fn as_kept(tcp: Tcp) -> Self {
         Self(tcp)
+    }
+
+    #[inline(always)]
+    pub fn tcp(self) -> Tcp {
+        self.0
+    }
+
+    /// As so many flows one of `wad_cubic` behaves.
+    #[inline(always)]
+    pub fn flows(self) -> u32 {
+        self.aimd().increase_q16 / ONE_Q16
     }
 
     #[inline(always)]
@@ -232,7 +250,12 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         tcp.set_private(BURST, burst_segments);
         let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));
         tcp.set_private(MOST_SNDBUF, most_bytes);
-        tcp.set_private(DEDICATED_RATE, part_of_rate(control.dedicated_bytes_per_second, flows));
+        let rate = part_of_rate(control.dedicated_bytes_per_second, flows);
+        // Without a branch, or the verifier would follow both ways through all that comes after it.
+        let is_for_it = rate != 0 || control.flags & RESPOND_AS_STANDARD != 0;
+        let mask = black_box(u64::from(is_for_it).wrapping_neg());
+        let before: u64 = tcp.private(DEDICATED_RATE);
+        tcp.set_private(DEDICATED_RATE, rate & mask | before & !mask);
         if control.standing_queue_segments != 0 {
             tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         }

@@ -14,11 +14,11 @@ use wad_common::{
 use wad_ebpf::counts::{self, Shared};
 
 use crate::{
-    parameters::{HANDSHAKE_SEGMENTS, LAW_STATE, Parameters},
+    parameters::{HANDSHAKE_SEGMENTS, LOSS_BASED, Parameters},
     tcp::Tcp,
 };
 
-const RESUME: u32 = LAW_STATE + offset_of!(LossBased, resume) as u32;
+const RESUME: u32 = LOSS_BASED + offset_of!(LossBased, resume) as u32;
 
 /// Takes note of what is known to a flow that begins.
 #[inline(always)]

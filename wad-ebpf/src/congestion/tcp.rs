@@ -18,6 +18,7 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     snd_cwnd: u32::MAX,
     snd_ssthresh: 0,
     snd_cwnd_clamp: 0,
+    snd_cwnd_cnt: 0,
     prior_cwnd: 0,
     max_packets_out: 0,
     is_cwnd_limited: 0,
@@ -105,6 +106,9 @@ impl Tcp {
         cwnd_segments: snd_cwnd as u32;
         ssthresh_segments: snd_ssthresh as u32;
         prior_cwnd_segments: prior_cwnd as u32;
+        /// A number that goes back to zero with each decrease (`tcp_init_cwnd_reduction()`,
+        /// `tcp_enter_loss()`); laws count in it as they like.
+        cwnd_count: snd_cwnd_cnt as u32;
         mss_bytes: mss_cache as u32;
         /// The send buffer as the kernel keeps it.
         sndbuf_bytes: sk_sndbuf as u32;
@@ -239,6 +243,11 @@ impl Tcp {
     #[inline(always)]
     pub fn set_cwnd_segments(self, segments: u32) {
         self.write(offset!(snd_cwnd), segments);
+    }
+
+    #[inline(always)]
+    pub fn set_cwnd_count(self, count: u32) {
+        self.write(offset!(snd_cwnd_cnt), count);
     }
 
     #[inline(always)]

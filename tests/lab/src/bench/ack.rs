@@ -70,7 +70,13 @@ struct Law {
     most_ns_per_ack: f64,
 }
 
-const LAWS: [Law; 6] = [
+const LAWS: [Law; 7] = [
+    Law {
+        name: "wad_cubic",
+        per_ack: "cubic_cong_avoid",
+        policy: "pacing = '3Gbit'\ncongestion = 'wad_cubic'",
+        most_ns_per_ack: 100.0,
+    },
     Law {
         name: "wad_aimd",
         per_ack: "aimd_cong_avoid",

@@ -18,7 +18,7 @@ use crate::arguments::DEFAULT_CONFIG;
 /// The algorithms of the kernel that are simulated, as it has them.
 const KERNELS: [(&str, Algorithm); 4] = [
     ("reno", Algorithm::Reno),
-    ("cubic", Algorithm::Cubic),
+    ("cubic", Algorithm::KernelCubic),
     ("highspeed", Algorithm::KernelHighSpeed),
     ("scalable", Algorithm::KernelScalable),
 ];
@@ -75,6 +75,7 @@ fn kernels(name: &str) -> Result<Algorithm> {
 
 const fn ours(law: Law) -> Algorithm {
     match law {
+        Law::Cubic => Algorithm::Cubic,
         Law::Aimd => Algorithm::Aimd,
         Law::HighSpeed => Algorithm::HighSpeed,
         Law::Scalable => Algorithm::Scalable,
@@ -132,7 +133,7 @@ fn sender(path: &PathPolicy) -> Result<Sender> {
     let algorithm = match &path.congestion {
         Some(Congestion::Ours(law)) => ours(*law),
         Some(Congestion::Kernel(name)) => kernels(name)?,
-        None => Algorithm::Cubic,
+        None => Algorithm::KernelCubic,
     };
     let policy = fields::policy(path, [0; NAME_BYTES]);
     let bytes =

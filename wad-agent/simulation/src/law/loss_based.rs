@@ -3,6 +3,9 @@
 
 use wad_common::law::{
     Aimd,
+    aimd::ONE_Q16,
+    cubic::{self, Cubic},
+    hystart::{self, HyStart},
     loss_based::{Course, Delivery, LossBased, Moment},
     resume::{Ack as ResumeAck, Resume, Step},
     stall::Signs,
@@ -11,24 +14,68 @@ use wad_common::law::{
 use super::{Law, Parameters};
 use crate::tcp::{Ack, State, Tcp};
 
-/// A flow under such a law: its response to a window, and its state.
+/// The rule by which windows grow and shrink.
+pub enum Rule {
+    /// A pair of a window.
+    Pair(fn(&Parameters, u32) -> Aimd),
+    /// `wad_cubic`.
+    Cubic { state: Cubic, fraction_q32: u32 },
+}
+
+impl Rule {
+    pub const CUBIC: Self = Self::Cubic { state: Cubic::START, fraction_q32: 0 };
+
+    fn grow(&mut self, parameters: &Parameters, tcp: &Tcp, ack: &Ack) -> Aimd {
+        match self {
+            Self::Pair(pair) => pair(parameters, tcp.cwnd_segments),
+            Self::Cubic { .. } if tcp.in_slow_start() => Aimd::STANDARD,
+            Self::Cubic { state, fraction_q32 } => {
+                let ack = cubic::Ack {
+                    now_us: tcp.now_us,
+                    srtt_us: tcp.srtt_us,
+                    acked_segments: ack.acked_segments,
+                    prior_segments: tcp.prior_cwnd_segments,
+                    fraction_q32: *fraction_q32,
+                };
+                let (increase_q16, fraction) =
+                    state.grow(tcp.cwnd_segments, &ack, flows(parameters));
+                *fraction_q32 = fraction;
+                Aimd { increase_q16, ..Aimd::STANDARD }
+            }
+        }
+    }
+
+    fn shrink(&mut self, parameters: &Parameters, cwnd_segments: u32) -> Aimd {
+        match self {
+            Self::Pair(pair) => pair(parameters, cwnd_segments),
+            Self::Cubic { state, fraction_q32 } => {
+                *fraction_q32 = 0;
+                state.shrink(cwnd_segments, flows(parameters))
+            }
+        }
+    }
+}
+
+/// As so many flows one behaves.
+const fn flows(parameters: &Parameters) -> u32 {
+    parameters.control.aimd.increase_q16 / ONE_Q16
+}
+
+/// A flow under such a law: its rule, and its state.
 pub struct LossBasedLaw {
-    response: fn(&Parameters, u32) -> Aimd,
+    rule: Rule,
     parameters: Parameters,
     is_ours: bool,
     state: LossBased,
+    hystart: HyStart,
     course: Course,
 }
 
 impl LossBasedLaw {
     /// One of ours, or one that the kernel has by itself.
-    pub const fn new(
-        response: fn(&Parameters, u32) -> Aimd,
-        parameters: Parameters,
-        is_ours: bool,
-    ) -> Self {
+    pub const fn new(rule: Rule, parameters: Parameters, is_ours: bool) -> Self {
         let (state, course) = (LossBased::START, Course::START);
-        Self { response, parameters, is_ours, state, course }
+        Self { rule, parameters, is_ours, state, hystart: HyStart::START, course }
     }
 
     /// Does what Careful Resume asks for; whether the window is settled with that.
@@ -81,6 +128,18 @@ impl Law for LossBasedLaw {
         if self.is_ours {
             self.parameters.start_within_path(tcp);
         }
+        let mut is_conservative = false;
+        if self.is_ours && HyStart::is_for(tcp.ssthresh_segments) {
+            let seen = hystart::Ack {
+                latest_rtt_us: tcp.latest_rtt_us,
+                acked_segments: ack.acked_segments,
+            };
+            if self.hystart.ends_with(&seen) {
+                tcp.ssthresh_segments = tcp.cwnd_segments;
+            } else {
+                is_conservative = self.hystart.is_conservative();
+            }
+        }
         let entitled_segments = tcp.entitled_segments();
         let mut before = self.parameters.bounded_window(tcp, self.state.credit_q16);
         let mut after = before;
@@ -89,8 +148,12 @@ impl Law for LossBasedLaw {
             after = before;
         } else if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            let law = (self.response)(&self.parameters, before.cwnd_segments);
-            after = law.on_ack(before, ack.acked_segments);
+            after = if is_conservative {
+                hystart::grow(before, ack.acked_segments)
+            } else {
+                let law = self.rule.grow(&self.parameters, tcp, ack);
+                law.on_ack(before, ack.acked_segments)
+            };
             self.state.credit_q16 = after.credit_q16;
         }
         tcp.cwnd_segments = after.cwnd_segments;
@@ -115,9 +178,15 @@ impl Law for LossBasedLaw {
             },
             ignores_stalls: false,
         };
-        let (response, parameters) = (self.response, self.parameters);
-        let respond = |segments| response(&parameters, segments);
+        let Self { rule, parameters, .. } = self;
+        let respond = |segments| rule.shrink(parameters, segments);
         self.state.on_asked(&mut self.course, &moment, respond).ssthresh_segments
+    }
+
+    fn time_out(&mut self) {
+        if let Rule::Cubic { state, .. } = &mut self.rule {
+            state.time_out();
+        }
     }
 
     fn ours(&self) -> Option<&Parameters> {

@@ -130,6 +130,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         snd_cwnd: offset("snd_cwnd")?,
         snd_ssthresh: offset("snd_ssthresh")?,
         snd_cwnd_clamp: offset("snd_cwnd_clamp")?,
+        snd_cwnd_cnt: offset("snd_cwnd_cnt")?,
         prior_cwnd: offset("prior_cwnd")?,
         max_packets_out: offset("max_packets_out")?,
         is_cwnd_limited: limited.offset_bytes(),

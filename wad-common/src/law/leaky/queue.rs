@@ -1,14 +1,15 @@
 //! The standing queue that a flow's RTT shows.
 
-use crate::{law::Sample, record};
+use crate::{
+    law::{Sample, curve::ticks},
+    record,
+};
 
 /// Samples of a group. The least of the last group and the one that is being
 /// gathered, hence of the last 8 to 16 samples, is without the bursts of hosts
 /// and the delays of receivers, and not an RTT late, as a minimum of a round is.
 const GROUP_SAMPLES: u8 = 8;
-/// Bits of microseconds below a tick, and of ticks below a span of the base RTT:
-/// 1.024 ms, and 16.8 s.
-const TICK_SHIFT: u32 = 10;
+/// A span of the base RTT: 16.8 s.
 const SPAN_TICKS: u32 = 1 << 14;
 
 /// Below 1/32 of the base RTT, though not below the first and not above the second
@@ -18,11 +19,6 @@ const SPAN_TICKS: u32 = 1 << 14;
 const NOISE_SHIFT: u32 = 5;
 const LEAST_NOISE_US: u32 = 1000;
 const MOST_NOISE_US: u32 = 4000;
-
-/// Time in units of 1024 microseconds; wraps around after 50 days.
-pub fn ticks(now_us: u64) -> u32 {
-    (now_us >> TICK_SHIFT) as u32
-}
 
 /// The samples of a flow tell this.
 #[repr(C)]

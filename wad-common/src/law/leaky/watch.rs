@@ -2,7 +2,7 @@
 //! what is none, but a stall of the path or of a host, is over by then. The queue of
 //! an overflow is not: nobody can have answered to it for an RTT.
 
-use super::queue::ticks;
+use crate::law::curve::ticks;
 use crate::record;
 
 /// A sixteenth.

@@ -1,0 +1,179 @@
+//! Slow start ends before the path's queue overflows: HyStart++, RFC 9406, with RTTs that tell of
+//! the queue sooner.
+//!
+//! A rise of the RTT begins Conservative Slow Start (CSS), in which the window grows by a quarter in
+//! a round. Where the RTT comes down again the rise was chance, and slow start goes on; where it
+//! has risen by the RFC's threshold, slow start is over.
+//!
+//! The RFC takes the least RTT of a round, which comes a round late: a window that doubles has
+//! overrun a queue of less than what the path holds by then. And it stays five rounds in CSS, in
+//! which the window triples. Here it is the least of the latest samples, CSS begins with what is no
+//! noise, and the end is where the queue is seen to grow: a 200 Mbit/s path of 60 ms whose queue
+//! holds half of that loses 60 segments, with the RFC's rounds 573 (simulated; Linux's cubic 76).
+//!
+//! Its 12 bytes are among those of [`Cubic`](super::cubic::Cubic), which is of no use before slow
+//! start has ended: each knows its own.
+
+use super::{INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
+use crate::record;
+
+// RFC 9406 section 4.3: a rise of this part of the RTT, within these bounds, ends slow start.
+const MIN_RTT_THRESH_US: u32 = 4_000;
+const MAX_RTT_THRESH_US: u32 = 16_000;
+const MIN_RTT_DIVISOR: u32 = 8;
+const N_RTT_SAMPLE: u8 = 8;
+const CSS_GROWTH_DIVISOR: u32 = 4;
+/// A rise of this part of the RTT, within these bounds, is more than noise: CSS begins.
+const NOISE_DIVISOR: u32 = 32;
+const LEAST_NOISE_US: u32 = 1_000;
+const MOST_NOISE_US: u32 = 4_000;
+/// The samples are of so many segments at least: what a host sends at once waits for itself, and
+/// only the first of it finds the queue as it is.
+const SEGMENTS: u8 = 32;
+
+/// It is where CUBIC has the highest byte of a window, and no window is that large.
+const MARK: u8 = 0xff;
+
+/// The phases of a flow.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    SlowStart = 1,
+    /// Conservative Slow Start.
+    Conservative = 2,
+}
+
+/// The state of a flow in slow start that has no threshold.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HyStart {
+    /// The least RTT of the flow so far; 0 for none.
+    base_rtt_us: u32,
+    /// The least RTT of the samples gathered so far; 0 for none.
+    least_rtt_us: u32,
+    /// It is there for the mark to be where CUBIC has that byte.
+    reserved: u32,
+    /// A [`Phase`].
+    phase: u8,
+    /// Samples gathered so far.
+    samples: u8,
+    /// Segments that these are of.
+    segments: u8,
+    /// [`MARK`], where all of this is of slow start.
+    mark: u8,
+}
+record!(HyStart, size = 16);
+
+/// An ACK in slow start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The sample of the RTT that it gave, or the latest before it; 0 for none.
+    pub latest_rtt_us: u32,
+    /// Segments that it acknowledges.
+    pub acked_segments: u32,
+}
+
+impl HyStart {
+    /// A flow that begins. The kernel gives it these zeros.
+    pub const START: Self = Self {
+        base_rtt_us: 0,
+        least_rtt_us: 0,
+        reserved: 0,
+        phase: 0,
+        samples: 0,
+        segments: 0,
+        mark: 0,
+    };
+
+    /// Whether slow start of this window is to end by itself: it has no threshold.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_for(ssthresh_segments: u32) -> bool {
+        ssthresh_segments >= INFINITE_SSTHRESH
+    }
+
+    /// Sees an ACK. Returns whether slow start is over: the window is its threshold then.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ends_with(&mut self, ack: &Ack) -> bool {
+        if self.mark != MARK {
+            *self = Self { phase: Phase::SlowStart as u8, mark: MARK, ..Self::START };
+        }
+        let rtt_us = ack.latest_rtt_us;
+        if rtt_us == 0 {
+            return false;
+        }
+        if self.base_rtt_us == 0 || rtt_us < self.base_rtt_us {
+            self.base_rtt_us = rtt_us;
+        }
+        if self.least_rtt_us == 0 || rtt_us < self.least_rtt_us {
+            self.least_rtt_us = rtt_us;
+        }
+        self.samples = self.samples.saturating_add(1);
+        let segments =
+            if ack.acked_segments < SEGMENTS as u32 { ack.acked_segments as u8 } else { SEGMENTS };
+        self.segments = self.segments.saturating_add(segments);
+        if self.samples < N_RTT_SAMPLE || self.segments < SEGMENTS {
+            return false;
+        }
+        let queue_us = self.least_rtt_us - self.base_rtt_us;
+        self.least_rtt_us = 0;
+        self.samples = 0;
+        self.segments = 0;
+        let was_conservative = self.is_conservative();
+        let has_queue = queue_us >= noise_us(self.base_rtt_us);
+        self.phase = if has_queue { Phase::Conservative as u8 } else { Phase::SlowStart as u8 };
+        was_conservative && queue_us >= threshold_us(self.base_rtt_us)
+    }
+
+    /// Whether the window grows by a quarter in a round only.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_conservative(&self) -> bool {
+        self.mark == MARK && self.phase == Phase::Conservative as u8
+    }
+}
+
+/// The window after an ACK in CSS.
+#[inline(always)]
+#[must_use]
+pub const fn grow(window: Window, acked_segments: u32) -> Window {
+    const MOST: u32 = MAX_LAW_INCREASE_Q16 / ONE_Q16;
+    let quarter = window.cwnd_segments / CSS_GROWTH_DIVISOR;
+    let segments = if quarter < MOST { quarter } else { MOST };
+    let increase_q16 = if segments == 0 { ONE_Q16 } else { segments * ONE_Q16 };
+    let (earned_segments, credit_q16) = window.earn(increase_q16, acked_segments);
+    let cwnd_segments = window.cwnd_segments.saturating_add(earned_segments);
+    Window { credit_q16, ..window.at_most_clamped(cwnd_segments) }
+}
+
+/// The rise of the RTT that ends slow start (`RttThresh`).
+#[inline(always)]
+const fn threshold_us(rtt_us: u32) -> u32 {
+    within(rtt_us / MIN_RTT_DIVISOR, MIN_RTT_THRESH_US, MAX_RTT_THRESH_US)
+}
+
+#[inline(always)]
+const fn noise_us(rtt_us: u32) -> u32 {
+    within(rtt_us / NOISE_DIVISOR, LEAST_NOISE_US, MOST_NOISE_US)
+}
+
+#[inline(always)]
+const fn within(part_us: u32, least_us: u32, most_us: u32) -> u32 {
+    if part_us < least_us {
+        least_us
+    } else if part_us > most_us {
+        most_us
+    } else {
+        part_us
+    }
+}
+
+/// Whether a number that is where the mark is belongs to slow start still.
+#[inline(always)]
+pub(super) const fn is_marked(number: u32) -> bool {
+    number >> 24 == MARK as u32
+}
+
+#[cfg(test)]
+mod tests;
