@@ -27,10 +27,11 @@ use wad_testbed::{
 
 use super::signals::{self, Signals};
 
-const LAWS: [(&str, Law); 3] = [
+const LAWS: [(&str, Law); 4] = [
     ("additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
     ("congestion = \"wad_highspeed\"", Law::HighSpeed),
     ("congestion = \"wad_scalable\"", Law::Scalable),
+    ("congestion = \"wad_cubic\"", Law::Cubic { rtt_seconds: 0.1, plateau: 0.85 }),
 ];
 const IGNORE: &str = "ignore_local_stalls = true";
 

@@ -24,14 +24,15 @@ use wad_testbed::{
 };
 
 /// Each law has a path, by port, and says what the window is to do.
-const LAWS: [(u16, &str, Law); 6] = [
+const LAWS: [(u16, &str, Law); 7] = [
     (7001, "additive_increase = 1; decrease = 0.5", Law::Aimd { b: 0.5, a: 1.0 }),
     (7002, "additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
     (7003, "additive_increase = 4; decrease = 0.125", Law::Aimd { b: 0.125, a: 4.0 }),
     (7004, "congestion = \"wad_highspeed\"", Law::HighSpeed),
     (7005, "congestion = \"wad_scalable\"", Law::Scalable),
-    // As four standard flows.
-    (7007, "equivalent_streams = 4", Law::Aimd { b: 1.0 / 8.0, a: 4.0 }),
+    (7008, "congestion = \"wad_cubic\"", Law::Cubic { rtt_seconds: 0.1, plateau: 0.85 }),
+    // As four Reno flows.
+    (7007, "congestion = \"wad_aimd\"; equivalent_streams = 4", Law::Aimd { b: 1.0 / 8.0, a: 4.0 }),
 ];
 /// The flow that hardly sends has this path.
 const IDLE: (u16, &str) = (7006, "additive_increase = 6; decrease = 0.3");

@@ -15,7 +15,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-pub(super) const LAWS: [(&str, &str); 7] = [
+pub(super) const LAWS: [(&str, &str); 8] = [
+    ("wad_cubic", "congestion = \"wad_cubic\"; ignore_local_stalls = true"),
     ("wad_aimd", "congestion = \"wad_aimd\"; ignore_local_stalls = true; idle = \"keep\""),
     ("wad_highspeed", "congestion = \"wad_highspeed\"; max_ssthresh = 100"),
     ("wad_scalable", "congestion = \"wad_scalable\"; initial_ssthresh = 300"),

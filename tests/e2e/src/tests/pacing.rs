@@ -209,6 +209,7 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
     let stand = Stand::set_up("rate")?;
     let wan = path("rtt = '40ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 } }\n")?;
     let algorithms = [
+        "congestion = \"wad_cubic\"",
         "congestion = \"wad_aimd\"",
         "congestion = \"wad_highspeed\"",
         "congestion = \"wad_delay\"",

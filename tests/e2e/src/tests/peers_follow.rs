@@ -157,7 +157,7 @@ fn a_consent_decides_on_the_law_while_it_is_heard() -> Result<()> {
     let ends = Ends::set_up(&stand)?;
     let far = Home::create(&program()?, &ends.far(""))?;
     let receiver = far.start(&ends.far)?;
-    let keys = "congestion = 'wad_highspeed'\nallow = 'peer:far'";
+    let keys = "congestion = 'wad_scalable'\nallow = 'peer:far'";
     let near = Home::create(&program()?, &ends.near(keys))?;
     let sender = near.start(ends.stand.cgroup())?;
     await_heard(&near)?;
@@ -181,7 +181,7 @@ fn a_consent_decides_on_the_law_while_it_is_heard() -> Result<()> {
     };
     // Heard, for the running connection and for new ones, and bounded.
     far.reload(&consent(", max_rate = '100Mbit'"))?;
-    both_are("wad_highspeed")?;
+    both_are("wad_scalable")?;
     while_sending(slice::from_ref(&running), || -> Result<()> {
         let rate =
             || -> Result<u64> { Ok(running.near_flow(ends.wan.a())?.pacing_bits_per_second) };
@@ -192,7 +192,7 @@ fn a_consent_decides_on_the_law_while_it_is_heard() -> Result<()> {
     ensure!(explained.contains("consents to more than a fair share"), "{explained}");
     let running = ends.connect()?;
     let is_now = |name: &str| is(&running, name);
-    is_now("wad_highspeed")?;
+    is_now("wad_scalable")?;
 
     // Taken back.
     far.reload(&ends.far(""))?;
@@ -201,7 +201,7 @@ fn a_consent_decides_on_the_law_while_it_is_heard() -> Result<()> {
     // Ended, by its own time.
     let until_then = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(20);
     far.reload(&consent(&format!(", until = '{until_then}'")))?;
-    is_now("wad_highspeed")?;
+    is_now("wad_scalable")?;
     is_now("cubic")?;
     let late = jiff::Timestamp::now().duration_since(until_then);
     ensure!(late >= jiff::SignedDuration::from_secs(-1), "{late:?} too soon");
@@ -212,7 +212,7 @@ fn a_consent_decides_on_the_law_while_it_is_heard() -> Result<()> {
     ensure!(law(&ends.connect()?)? == "cubic");
     // And with the peer itself.
     far.reload(&consent(""))?;
-    is_now("wad_highspeed")?;
+    is_now("wad_scalable")?;
     receiver.kill()?;
     is_now("cubic")?;
     sender.stop()?;
