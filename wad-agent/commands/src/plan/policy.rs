@@ -102,7 +102,7 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
         }
         Some(Share::Standard) => {
             writeln!(toml, "# no more than a CUBIC flow's share, whoever else is on the path")?;
-            writeln!(toml, "congestion = \"{}\"", Law::Aimd.name())?;
+            writeln!(toml, "congestion = \"{}\"", Law::Cubic.name())?;
         }
         Some(Share::Highspeed) => write_highspeed(toml, question, resumes)?,
     }

@@ -89,7 +89,7 @@ fn the_policy_means_what_the_plan_says() {
             assert_eq!(path.divide, question.streams > 1, "{name}");
             laws.push(path.congestion.clone());
         }
-        let ours = [Law::Aimd, Law::HighSpeed].map(|law| Some(Congestion::Ours(law)));
+        let ours = [Law::Cubic, Law::HighSpeed].map(|law| Some(Congestion::Ours(law)));
         assert_eq!(laws, if name == "lan" { vec![None] } else { ours.to_vec() }, "{name}");
     }
 }

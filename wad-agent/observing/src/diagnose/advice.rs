@@ -190,7 +190,7 @@ fn loss(course: &Course<'_>) -> Advice {
 }
 
 fn growth(course: &Course<'_>) -> Advice {
-    let is_standard = ["cubic", "reno", Law::Aimd.name()]
+    let is_standard = ["cubic", "reno", Law::Cubic.name(), Law::Aimd.name()]
         .iter()
         .any(|name| course.flow().congestion.starts_with(name));
     let segments =

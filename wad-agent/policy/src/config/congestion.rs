@@ -13,8 +13,12 @@ use super::{
 };
 use crate::law::Law;
 
-/// The law that a key of our laws implies where none is chosen.
-const IMPLIED: Law = Law::Aimd;
+/// Returns the law that a key of our laws implies where none is chosen: the one that most of the
+/// world sends by, unless it is one of AIMD's two numbers.
+fn implied(table: &Table<'_>) -> Law {
+    let has_pair = ["additive_increase", "decrease"].iter().any(|key| table.has(key));
+    if has_pair { Law::Aimd } else { Law::Cubic }
+}
 
 /// The keys that only our laws have.
 fn keys() -> impl Iterator<Item = &'static str> {
@@ -94,9 +98,10 @@ fn resolve(
     // It goes with any congestion control, the host's default too.
     let is_auto_loss = |key| key == "loss" && loss.is_some_and(|loss| loss.value == AUTO);
     match (named, leaky) {
-        (None | Some(Located { value: Congestion::Ours(IMPLIED), .. }), Some(leaky)) => {
-            Choice::new(Congestion::Ours(Law::Leaky), Some(leaky.at))
-        }
+        (
+            None | Some(Located { value: Congestion::Ours(Law::Cubic | Law::Aimd), .. }),
+            Some(leaky),
+        ) => Choice::new(Congestion::Ours(Law::Leaky), Some(leaky.at)),
         (Some(named), leaky) => {
             // What has no `loss` at all is told so with the other keys.
             if let (Some(leaky), Congestion::Ours(law)) = (leaky, &named.value)
@@ -110,7 +115,7 @@ fn resolve(
             Choice::new(named.value, Some(named.at))
         }
         (None, None) if keys().any(|key| table.has(key) && !is_auto_loss(key)) => {
-            Choice::new(Congestion::Ours(IMPLIED), None)
+            Choice::new(Congestion::Ours(implied(table)), None)
         }
         (None, None) => Choice::default(),
     }

@@ -75,7 +75,7 @@ fn shares_of_five_paths_are_those_computed_by_hand() {
         ("congestion = 'highspeed'", highspeed_by_hand),
         ("congestion = 'wad_scalable'", scalable_by_hand),
         ("additive_increase = 6\ndecrease = 0.3", |loss| aimd_by_hand(0.3, 6.0, loss)),
-        ("equivalent_streams = 4", |loss| aimd_by_hand(0.125, 4.0, loss)),
+        ("congestion = 'wad_aimd'\nequivalent_streams = 4", |loss| aimd_by_hand(0.125, 4.0, loss)),
         ("additive_increase = 0.529\ndecrease = 0.3", |loss| aimd_by_hand(0.3, 0.529, loss)),
     ];
     for (mbit, rtt_ms) in paths {

@@ -59,7 +59,7 @@ pub const CONGESTION: &[Field] = &[
     Field {
         key: "congestion",
         kind: Kind::Other { takes: "the name of a congestion control, or a list", range: "" },
-        default: "as it is, or \"wad_aimd\" with a field of `wad`'s laws",
+        default: "as it is, or \"wad_cubic\" with a field of `wad`'s laws",
         doc: "The congestion control: one of `wad`'s laws, or any of the kernel's; of a list the \
               first that can be had.",
         check: Some(Checked::column("CONGESTION", |path| {
@@ -132,8 +132,9 @@ pub const CONGESTION: &[Field] = &[
         key: "equivalent_streams",
         kind: Kind::Whole { range: STREAMS, unit: "standard flows" },
         default: "1",
-        doc: "The number of standard flows as which one behaves, in place of increase and \
-              decrease; \"auto\" buffers and the initial window grow with it.",
+        doc: "The number of flows as which one behaves: CUBIC's under `wad_cubic`, Reno's under \
+              `wad_aimd`, in place of increase and decrease; \"auto\" buffers and the initial window \
+              grow with it.",
         ..Field::NONE
     },
     Field {
