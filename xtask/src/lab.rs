@@ -36,7 +36,8 @@ pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
             || argument == "probe"
     });
     let purpose = if needs_others { For::Testing } else { For::Demo };
-    let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");
+    let asks_wad = |name: &OsString| ["run", "report", "grid"].iter().any(|it| name == it);
+    let needs_wad = arguments.first().is_some_and(asks_wad);
     let mut lab = build(["wad-lab"; 2], purpose)?;
     lab.command.args(arguments);
     if needs_wad {

@@ -33,6 +33,7 @@ pub mod decrease;
 pub mod demo;
 pub mod experiment;
 mod fetch;
+pub mod grid;
 pub mod guard;
 pub mod iperf3;
 pub mod lab;

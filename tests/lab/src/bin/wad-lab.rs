@@ -13,7 +13,7 @@ use wad_lab::{
     chapter::{self, FIGURES, STUDIES},
     cli::{self, Peer, print},
     client::Client,
-    demo, experiment, guard,
+    demo, experiment, grid, guard,
     lab::Lab,
     landed::{self, Experiment, Landed},
     landing,
@@ -75,6 +75,16 @@ enum Command {
         /// What was not run stays as it is there.
         #[arg(long)]
         land: bool,
+    },
+    /// Simulates the policies that `wad plan` has for pasting over a grid of paths, beside untuned
+    /// Linux and CUBIC with large buffers, and fails if one has less than it is to have.
+    Grid {
+        /// Only one cell of so many.
+        #[arg(long, default_value_t = 1)]
+        one_of: usize,
+        /// The `wad` binary.
+        #[arg(long)]
+        wad: PathBuf,
     },
     /// Keeps results of a scenario that were found elsewhere, as in virtual machines, and
     /// fails if a target of it is missed.
@@ -147,6 +157,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             conclude(&scenario, report, &how.out, json)
         }
+        Command::Grid { one_of, wad } => grid::run(&wad, one_of, print),
         Command::Keep { files, out } => {
             let mut reports = files.iter().map(|file| store::read::<Report>(file));
             let mut report = reports.next().context("no results")??;
