@@ -284,7 +284,7 @@ fn the_share_beside_cubic_is_explained() {
         (
             "equivalent_streams = 4".to_owned(),
             Some(format!(
-                "its flows take up to 4.47 times {beside} (no round trip time is known: over its \
+                "its flows take up to 4.00 times {beside} (no round trip time is known: over its \
                  least at any): the most at a loss rate of 1.0e-3"
             )),
         ),
