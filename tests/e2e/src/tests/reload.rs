@@ -193,7 +193,7 @@ fn a_flow_whose_path_is_gone_goes_back_to_the_default() -> Result<()> {
         agent.signal(Signal::SIGHUP);
         let [gone, kept] = until("one is free", LIMIT, flows, |[gone, _]| gone.cwnd_segments > 20)?;
         ensure!(gone.congestion == "cubic", "{gone:?}");
-        ensure!(kept.congestion.starts_with("wad_aimd") && kept.cwnd_segments == 20, "{kept:?}");
+        ensure!(kept.congestion.starts_with("wad_cubic") && kept.cwnd_segments == 20, "{kept:?}");
         Ok(())
     })?;
     agent.stop()?;

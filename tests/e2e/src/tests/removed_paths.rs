@@ -34,7 +34,8 @@ fn open(wire: &Wire, port: u16) -> Result<Connection> {
 fn ensure_nothing_of(metrics: &Metrics, port: u16) -> Result<()> {
     let label = format!("path=\"to-{port}\"");
     let mut series = 0;
-    let of_policy = ["wad_path_info", "wad_path_sndbuf_bytes", "wad_path_rcvbuf_bytes"];
+    let of_policy =
+        ["wad_path_info", "wad_path_sndbuf_bytes", "wad_path_rcvbuf_bytes", "wad_guard_share"];
     let counts = |line: &&str| !of_policy.iter().any(|name| line.starts_with(name));
     for line in metrics.text().lines().filter(|line| line.contains(&label)).filter(counts) {
         series += 1;
