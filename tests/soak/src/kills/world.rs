@@ -133,7 +133,8 @@ impl<'a> World<'a> {
     }
 
     /// Writes the first policy or the second. They need settings, rules, routes, a queue, options
-    /// that are overridden, and a law; the second changes each of these.
+    /// that are overridden, and a law; the second changes each of these. What a guard has learnt
+    /// stays when the agent is stopped.
     pub fn write_policy(&self, second: bool) -> Result<()> {
         let set = self.builds.folder.path().join("prefixes");
         let (queue, rate, rest) = if second {
@@ -144,7 +145,7 @@ impl<'a> World<'a> {
         };
         let acks = if second { "" } else { "delayed_ack = false\n" };
         let policy = format!(
-            "[limits]\nmax_memory = '1GiB'\n\
+            "[limits]\nmax_memory = '1GiB'\n[guard]\npaths = 'none'\n\
              [host]\nroutes = true\ntransmit_queue_length = {{ wire0 = {queue} }}\n\
              [[set]]\nname = 's'\nfile = '{}'\n\
              [[path]]\nname = 'far'\nremote_set = 's'\nbandwidth = '{rate}'\nrtt = '200ms'\n\
