@@ -6,7 +6,7 @@
 
 use wad_common::{
     control::{Control, IIAD},
-    law::{Binomial, aimd::ONE_Q16, cubic, highspeed, scalable},
+    law::{Binomial, cubic, highspeed, scalable},
 };
 
 use crate::response::{Response, is_more_than_fair};
@@ -142,9 +142,9 @@ laws! {
         in_kernel: None,
         needs_pacing: false,
         answer: Answer::Follows {
-            pair: |control, _| cubic::reno_friendly(flows(control)),
+            pair: |control, _| cubic::reno_friendly(cubic::flows(control.aimd)),
             response: |control, rtt_seconds| {
-                Response::cubic_flows(flows(control), rtt_seconds)
+                Response::cubic_flows(cubic::flows(control.aimd), rtt_seconds)
             },
         },
         consent: Consent::ByPair,
@@ -285,11 +285,6 @@ laws! {
         }),
         plan: None,
     }
-}
-
-/// As so many flows one of `wad_cubic` behaves.
-const fn flows(control: &Control) -> u32 {
-    control.aimd.increase_q16 / ONE_Q16
 }
 
 impl Law {

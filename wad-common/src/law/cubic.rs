@@ -148,6 +148,14 @@ impl Cubic {
     }
 }
 
+/// Returns as how many flows one behaves whose path has this pair: those of `equivalent_streams`
+/// add a segment each.
+#[inline(always)]
+#[must_use]
+pub const fn flows(aimd: Aimd) -> u32 {
+    aimd.increase_q16 / ONE_Q16
+}
+
 /// The law of so many flows in its Reno-friendly region (section 4.3).
 #[must_use]
 pub const fn reno_friendly(flows: u32) -> Aimd {

@@ -13,8 +13,8 @@
 //! where the queue is shorter, and takes the noise of a real path for a queue: a 32nd of 60 ms left
 //! half of the window after 6 MB.
 //!
-//! Its 12 bytes are among those of [`Cubic`](super::cubic::Cubic), which is of no use before slow
-//! start has ended: each knows its own.
+//! A flow keeps this state in the 16 bytes that hold [`Cubic`](super::cubic::Cubic) once slow start
+//! has ended. Each of the two tells its own state from the other's.
 
 use super::{INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
 use crate::record;

@@ -11,7 +11,7 @@ use wad_common::{
     division::{part_of_rate, part_of_window},
     flow::option::CONGESTION,
     law::{
-        Aimd, INFINITE_SSTHRESH, ShownPhase, Window, aimd::ONE_Q16, loss_based::Course,
+        Aimd, INFINITE_SSTHRESH, ShownPhase, Window, cubic, loss_based::Course,
         pacing::burst_segments, phase,
     },
     policy::{self, GROWS_SNDBUF, Policy},
@@ -119,7 +119,7 @@ impl Parameters {
     /// As so many flows one of `wad_cubic` behaves.
     #[inline(always)]
     pub fn flows(self) -> u32 {
-        self.aimd().increase_q16 / ONE_Q16
+        cubic::flows(self.aimd())
     }
 
     #[inline(always)]

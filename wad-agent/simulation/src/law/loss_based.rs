@@ -3,7 +3,6 @@
 
 use wad_common::law::{
     Aimd,
-    aimd::ONE_Q16,
     cubic::{self, Cubic},
     hystart::{self, HyStart},
     loss_based::{Course, Delivery, LossBased, Moment},
@@ -38,7 +37,7 @@ impl Rule {
                     fraction_q32: *fraction_q32,
                 };
                 let (increase_q16, fraction) =
-                    state.grow(tcp.cwnd_segments, &ack, flows(parameters));
+                    state.grow(tcp.cwnd_segments, &ack, cubic::flows(parameters.control.aimd));
                 *fraction_q32 = fraction;
                 Aimd { increase_q16, ..Aimd::STANDARD }
             }
@@ -50,15 +49,10 @@ impl Rule {
             Self::Pair(pair) => pair(parameters, cwnd_segments),
             Self::Cubic { state, fraction_q32 } => {
                 *fraction_q32 = 0;
-                state.shrink(cwnd_segments, flows(parameters))
+                state.shrink(cwnd_segments, cubic::flows(parameters.control.aimd))
             }
         }
     }
-}
-
-/// As so many flows one behaves.
-const fn flows(parameters: &Parameters) -> u32 {
-    parameters.control.aimd.increase_q16 / ONE_Q16
 }
 
 /// A flow under such a law: its rule, and its state.

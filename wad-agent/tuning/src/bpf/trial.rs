@@ -6,10 +6,6 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd},
 };
 
-use aya::{
-    Ebpf,
-    maps::{Map, MapData},
-};
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::instruments::Members;
@@ -18,7 +14,9 @@ use wad_struct_ops::{self as struct_ops, KernelBtf};
 use wad_toolbox::causes::told;
 
 use super::{
-    Result, TuningError, algorithms, bring_up, objects, options,
+    Result, TuningError, algorithms, bring_up, objects,
+    open_maps::OpenMaps,
+    options, pinned_maps,
     programs::{self, Optional},
     scan::Output,
 };
@@ -67,7 +65,9 @@ pub fn try_programs() -> Result<Vec<Trial>> {
         refusal: refusal(tuner),
     }];
     let (output, _) = Output::new(RECORD_BYTES, 1)?;
-    let maps = maps(&object).chain([("OUTPUT", output.as_fd())]).collect();
+    let own = OpenMaps::take_from(&mut object);
+    let mut maps = own.these(pinned_maps::ALL)?;
+    maps.insert("OUTPUT", output.as_fd());
     trials.push(Trial {
         program: "wad_options".to_owned(),
         kind: "cgroup/setsockopt".to_owned(),
@@ -108,21 +108,4 @@ fn try_law(law: Law, maps: &HashMap<&str, BorrowedFd<'_>>, btf: &KernelBtf) -> T
 
 fn refusal(loaded: Result<()>) -> Option<String> {
     loaded.err().map(|error| told(&error))
-}
-
-/// Returns the maps that aya has made, by their names.
-fn maps(object: &Ebpf) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
-    object.maps().filter_map(|(name, map)| Some((name, data(map)?.fd().as_fd())))
-}
-
-const fn data(map: &Map) -> Option<&MapData> {
-    match map {
-        Map::Array(map)
-        | Map::ArrayOfMaps(map)
-        | Map::HashMap(map)
-        | Map::LruHashMap(map)
-        | Map::RingBuf(map)
-        | Map::SkStorage(map) => Some(map),
-        _ => None,
-    }
 }
