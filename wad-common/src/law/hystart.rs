@@ -65,7 +65,7 @@ record!(HyStart, size = 16);
 /// An ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The sample of the RTT that it gave, or the latest before it; 0 for none.
+    /// The latest RTT sample: the one of this ACK, or of an ACK before it; 0 before the first.
     pub latest_rtt_us: u32,
     /// Segments that it acknowledges.
     pub acked_segments: u32,

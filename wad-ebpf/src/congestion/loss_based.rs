@@ -46,8 +46,9 @@ pub fn cong_avoid_by_pair(ctx: Context, response: impl Fn(Parameters, u32) -> Ai
     cong_avoid(ctx, |parameters, cwnd_segments, _| response(parameters, cwnd_segments), &response)
 }
 
-/// The law: `grow` at a window, for so many segments that were acknowledged, and `shrink`, both
-/// under these parameters.
+/// Handles an ACK that tells of no congestion. `grow` returns the increase at a window, for the
+/// segments that the ACK acknowledges; `shrink` returns the decrease, for congestion that is
+/// answered late.
 #[inline(always)]
 pub fn cong_avoid(
     ctx: Context,

@@ -28,8 +28,8 @@ impl OpenMaps {
         Ok(Self(NAMES.into_iter().map(open).collect::<Result<_>>()?))
     }
 
-    /// Takes those that an object was given. Its programs, which know them by the numbers of their
-    /// descriptors, can be loaded for as long as these are there.
+    /// Takes the pinned maps out of a BPF object and keeps them open. The object's programs refer to
+    /// maps by the numbers of their descriptors: they can be loaded only while these are open.
     pub fn take_from(object: &mut Ebpf) -> Self {
         let map = |name| Some((name, Arc::new(into_data(object.take_map(name)?)?)));
         Self(NAMES.into_iter().filter_map(map).collect())
