@@ -40,10 +40,19 @@ impl Access for Typed {
 #[derive(Clone, Copy)]
 pub enum Scanned {}
 
+impl Scanned {
+    /// Whether a load is one of the processor's, not a call of a helper.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_cheap() -> bool {
+        tcp_sock_type() != 0
+    }
+}
+
 impl Access for Scanned {
     #[inline(always)]
     fn load<T: Copy>(from: *const u8) -> T {
-        if tcp_sock_type() != 0 {
+        if Self::is_cheap() {
             return Typed::load(from);
         }
         const { assert!(size_of::<T>() <= size_of::<u64>(), "it is one number") };

@@ -16,6 +16,7 @@ use wad_common::{
     policy::{INTERFACE_BYTES, MAX_PATHS, Policy, Rule, RuleRun},
     refused::{MAX_REFUSALS, Refusal},
     saved::{Endpoint, Saved},
+    slots::Slot,
     stats::PathStats,
 };
 
@@ -91,10 +92,10 @@ const USUAL_FLOWS: usize = 1 << 17;
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: HashMap<u64, Flow, USUAL_FLOWS, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
-/// The cookies of the flows, each in its slot; 0 where there is none. Scans go over these: over the
-/// buckets of [`FLOWS`] they would take milliseconds where there is hardly a flow.
+/// The slots of the flows. Scans go over these: over the buckets of [`FLOWS`] they would take
+/// milliseconds where there is hardly a flow.
 #[btf_map(name = "SLOTS")]
-pub static SLOTS: Array<u64, { 2 * USUAL_FLOWS }> = Array::new();
+pub static SLOTS: Array<Slot, { 2 * USUAL_FLOWS }> = Array::new();
 
 /// Keeps what a socket was given for its latest flow, for the next connection that it makes: only of
 /// sockets that a process holds still when their connection has ended.

@@ -97,7 +97,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.socket = socket.address();
     flow.cookie = socket.cookie();
     if ADDITION == account::FETCH && flow.slot == 0 {
-        match slots::take(flow.cookie) {
+        match slots::take(flow.cookie, flow.socket) {
             Some(slot) => flow.slot = slot,
             None => {
                 let _ = FLOWS.remove(flow.cookie);

@@ -63,7 +63,7 @@ fn needs(socket: &Visited<Scanned>, flow: &mut Flow) -> Holding {
     // What lies behind a hole counts when that is filled, all at once.
     if !socket.has_hole() {
         // SAFETY: reads the clock.
-        flow.arrivals.look(socket.counts().bytes_received, unsafe { bpf_ktime_get_ns() });
+        flow.arrivals.look(socket.bytes_received(), unsafe { bpf_ktime_get_ns() });
     }
     let holder = Holder { cgroup: socket.cgroup(), policy: flow.policy, reserved: 0 };
     // SAFETY: a number in a map, which is there for as long as this run.
@@ -172,10 +172,9 @@ fn buffers<A: Access>(socket: &Visited<A>, flow: &mut Flow) -> [Buffer; 2] {
     let locked = socket.choices();
     let [sndbuf_bytes, rcvbuf_bytes] = socket.buffers_bytes();
     let [autotuned_sndbuf_bytes, autotuned_rcvbuf_bytes] = socket.autotuned_bytes();
-    let state = socket.state();
     let sends = Now {
         has_bytes: sndbuf_bytes,
-        needs_bytes: send_needs_bytes(state.cwnd_segments, state.mss_bytes),
+        needs_bytes: send_needs_bytes(socket.cwnd_segments(), socket.mss_bytes()),
         autotuned_bytes: autotuned_sndbuf_bytes,
         is_locked: locked & SNDBUF != 0,
     };

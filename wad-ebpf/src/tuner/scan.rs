@@ -11,10 +11,15 @@
 use core::{ffi::c_void, ptr};
 
 use aya_ebpf::helpers::generated::bpf_for_each_map_elem;
-use wad_common::{flow::Flow, scan::Header, stats::PathStats};
+use wad_common::{
+    flow::Flow,
+    scan::Header,
+    slots::{FIRST_SLOTS, Slot},
+    stats::PathStats,
+};
 use wad_ebpf::maps::{self, OUTPUT, PATHS, SLOTS};
 
-use crate::slots;
+use crate::{slots, socket::Visited};
 
 /// Visits each flow in a scan. Others may change the flow meanwhile, each field by itself:
 /// what is made of it holds until the next scan.
@@ -55,14 +60,18 @@ fn each<V>(map: *mut c_void, callback: Callback<V>) {
 
 extern "C" fn visit_slot<V: VisitFlow>(
     _map: *mut c_void,
-    slot: *const u32,
-    cookie: *mut u64,
+    number: *const u32,
+    slot: *mut Slot,
     _handed_on: *mut c_void,
 ) -> u64 {
     // SAFETY: an element of the map.
-    let (slot, cookie) = unsafe { (slot.read_volatile(), cookie.read_volatile()) };
-    if u64::from(slot) >= slots::in_use() {
-        return STOP;
+    let (number, cookie) =
+        unsafe { (number.read_volatile(), (&raw const (*slot).cookie).read_volatile()) };
+    if number % BATCH == 0 {
+        if u64::from(number) >= slots::in_use() {
+            return STOP;
+        }
+        load(number);
     }
     // One that another flow is given just now has another cookie, or none.
     if cookie != 0
@@ -72,6 +81,31 @@ extern "C" fn visit_slot<V: VisitFlow>(
         V::visit(flow);
     }
     GO_ON
+}
+
+/// Slots whose flows are loaded together; those in use are a multiple of it.
+const BATCH: u32 = 32;
+const _: () = assert!(FIRST_SLOTS.is_multiple_of(BATCH as u64));
+
+/// Loads what visits of the next slots read into the processor's cache. Most of a scan would be
+/// waiting for memory, and a processor waits for several flows at once where it has little else to
+/// do for each.
+#[inline(never)]
+fn load(first: u32) {
+    for n in 0..BATCH {
+        let Some(slot) = SLOTS.get(first.wrapping_add(n)) else { return };
+        if slot.cookie == 0 {
+            continue;
+        }
+        Visited::load(slot.socket);
+        if let Some(flow) = maps::flow(slot.cookie) {
+            let lines = ptr::from_ref(flow).cast::<[u64; 8]>();
+            for line in 0..size_of::<Flow>() / size_of::<[u64; 8]>() {
+                // SAFETY: within the flow. Volatile, because nothing is made of it.
+                unsafe { lines.add(line).cast::<u64>().read_volatile() };
+            }
+        }
+    }
 }
 
 extern "C" fn visit_path<V: VisitPath>(

@@ -1,8 +1,8 @@
 //! The slots of flows: an array of their cookies, which scans go over up to where any may be in use.
 //!
 //! A flow takes a free slot among a few that its cookie leads to. Where these are taken, twice as
-//! many slots come into use: so there are some four times as many as there were flows at most, and a
-//! few more with each million of connections. A slot is taken and given back without a lock.
+//! many slots come into use: so there are two or three times as many as there were flows at most. A
+//! slot is taken and given back without a lock.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
@@ -15,23 +15,30 @@ use wad_ebpf::maps::{SETTINGS, SLOTS};
 /// More slots come into use so often, up to a thousand times as many.
 const DOUBLINGS: u32 = 10;
 
-/// Takes a slot for the flow with this cookie. Returns its number, counted from 1; None where all
-/// that it could have are taken: with as many flows as there is room for, one of 65,536.
+/// Takes a slot for the flow with this cookie, whose `struct tcp_sock` has this address. Returns the
+/// slot's number, counted from 1; None where all that the flow could have are taken. As there are
+/// twice as many slots as there is room for flows, that is not to be seen.
 #[inline(never)]
-pub fn take(cookie: u64) -> Option<u32> {
+pub fn take(cookie: u64, socket: u64) -> Option<u32> {
     let setting = SETTINGS.get_ptr_mut(Setting::Slots as u32)?;
     for _ in 0..=DOUBLINGS {
         // SAFETY: an aligned u64 in a map, valid for the program's run.
         let in_use = unsafe { setting.read_volatile() };
         let slots = if in_use == 0 { FIRST_SLOTS } else { in_use };
         for tried in 0..TRIES {
-            let slot = slot(cookie, tried, slots) as u32;
-            let place = SLOTS.get_ptr_mut(slot)?;
-            if replace(place, 0, cookie) == 0 {
+            let number = slot(cookie, tried, slots) as u32;
+            let slot = SLOTS.get_ptr_mut(number)?;
+            // SAFETY: the slot is an element of the map, valid for the program's run.
+            let (place, address) = unsafe { (&raw mut (*slot).cookie, &raw mut (*slot).socket) };
+            // SAFETY: as above.
+            let is_free = unsafe { place.read_volatile() } == 0;
+            if is_free && replace(place, 0, cookie) == 0 {
+                // SAFETY: as above.
+                unsafe { address.write_volatile(socket) };
                 if in_use == 0 {
                     replace(setting, 0, FIRST_SLOTS);
                 }
-                return Some(slot + 1);
+                return Some(number + 1);
             }
         }
         let more = 2 * slots;
@@ -46,9 +53,9 @@ pub fn take(cookie: u64) -> Option<u32> {
 /// Frees a slot, by the number that [`take`] has returned.
 #[inline(always)]
 pub fn give_back(slot: u32) {
-    if let Some(place) = SLOTS.get_ptr_mut(slot.wrapping_sub(1)) {
+    if let Some(slot) = SLOTS.get_ptr_mut(slot.wrapping_sub(1)) {
         // SAFETY: an aligned store of 64 bits is a single one.
-        unsafe { place.write_volatile(0) };
+        unsafe { (&raw mut (*slot).cookie).write_volatile(0) };
     }
 }
 

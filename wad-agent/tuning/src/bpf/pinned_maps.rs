@@ -49,7 +49,7 @@ pub const OF_OPTIONS: &[&str] = &["POLICY_SETS", "SETTINGS", "FLOWS", "OVERRIDDE
 pub const OF_HOLDERS: &[&str] = &["FLOWS"];
 
 /// Returns how many flows the map of them has room for on a host of so much memory: 65,536 up to
-/// 8 GiB, 524,288 from 64 GiB on. Each takes 32 bytes whether there is a flow or not, and half a KiB
+/// 8 GiB, 524,288 from 64 GiB on. Each takes 48 bytes whether there is a flow or not, and half a KiB
 /// while there is one.
 pub fn most_flows(memory_bytes: u64) -> u32 {
     let flows = (memory_bytes / (128 << 10)).clamp(1 << 16, 1 << 19);

@@ -76,6 +76,29 @@ impl Visited<Scanned> {
         if socket.is_of(flow) { Some(socket) } else { None }
     }
 
+    /// Loads the lines of a `struct tcp_sock` that scans read into the processor's cache.
+    #[inline(always)]
+    pub fn load(address: u64) {
+        if !Scanned::is_cheap() {
+            return;
+        }
+        let socket: Self = Self(tcp_sock_at(address).cast_mut().cast(), PhantomData);
+        socket.read::<u8>(offset!(state));
+        socket.number_at(offset!(cookie));
+        socket.number_at(offset!(rcvbuf));
+        socket.number_at(offset!(wmem_queued));
+        socket.number_at(offset!(sndbuf));
+        socket.read::<u64>(offset!(cgroup));
+        socket.read::<u8>(offset!(ca_state));
+        socket.number_at(offset!(snd_cwnd));
+        socket.number_at(offset!(rtt_min));
+        socket.number_at(offset!(chrono_start));
+        socket.number_at(offset!(srtt_us));
+        socket.number_at(offset!(rate_delivered));
+        socket.number_at(offset!(bytes_acked));
+        socket.number_at(offset!(total_retrans));
+    }
+
     /// Whether it is still the flow's socket. TCP's sockets are of a slab whose memory stays theirs
     /// (SLAB_TYPESAFE_BY_RCU): what was read before belongs to the flow where this still holds.
     #[inline(always)]
@@ -97,7 +120,10 @@ impl<A: Access> Visited<A> {
     #[inline(always)]
     pub fn is_in_use(&self) -> bool {
         let state = u32::from(self.read::<u8>(offset!(state)));
-        self.can_send() || state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2
+        matches!(
+            state,
+            BPF_TCP_ESTABLISHED | BPF_TCP_CLOSE_WAIT | BPF_TCP_FIN_WAIT1 | BPF_TCP_FIN_WAIT2
+        )
     }
 
     /// Whether its connection is over: what is left is a socket that somebody holds, and
@@ -242,10 +268,26 @@ impl<A: Access> Visited<A> {
     pub fn counts(&self) -> Counts {
         Counts {
             bytes_acked: self.read(offset!(bytes_acked)),
-            bytes_received: self.read(offset!(bytes_received)),
+            bytes_received: self.bytes_received(),
             data_segs_out: self.read(offset!(data_segs_out)),
             segs_retrans: self.read(offset!(total_retrans)),
         }
+    }
+
+    #[inline(always)]
+    pub fn cwnd_segments(&self) -> u32 {
+        self.read(offset!(snd_cwnd))
+    }
+
+    #[inline(always)]
+    pub fn mss_bytes(&self) -> u32 {
+        self.read(offset!(mss_cache))
+    }
+
+    /// Octets received in order.
+    #[inline(always)]
+    pub fn bytes_received(&self) -> u64 {
+        self.read(offset!(bytes_received))
     }
 
     #[inline(always)]
@@ -253,9 +295,9 @@ impl<A: Access> Visited<A> {
         State {
             srtt_us: self.number_at(offset!(srtt_us)) >> 3,
             min_rtt_us: self.read(offset!(rtt_min)),
-            cwnd_segments: self.read(offset!(snd_cwnd)),
+            cwnd_segments: self.cwnd_segments(),
             ssthresh_segments: self.read(offset!(snd_ssthresh)),
-            mss_bytes: self.read(offset!(mss_cache)),
+            mss_bytes: self.mss_bytes(),
             delivered_segments: self.read(offset!(rate_delivered)),
             delivered_in_us: self.read(offset!(rate_interval_us)),
         }
