@@ -53,8 +53,8 @@ pub struct Saved {
     pub rtt_us: u32,
     /// Jumps in a row that were too far.
     pub failures: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// 1 where the path may carry more: see [`Observed::is_least`].
+    pub is_least: u32,
 }
 record!(Saved, size = 48);
 
@@ -96,11 +96,17 @@ impl Saved {
         now_ns.saturating_sub(self.used_ns) > USED_NS
     }
 
-    /// Saves what a flow has observed at its end.
+    /// Saves what a flow has observed at its end. The least that a path carries takes the place of no
+    /// more than is known: what a flow sends that had little to send tells nothing of the rest.
     #[inline(always)]
-    pub const fn save(&mut self, observed: Observed, now_ns: u64) {
+    pub const fn save(&mut self, observed: Observed, now_ns: u64, lifetime_ns: u64) {
+        let is_known = self.known(now_ns, lifetime_ns).is_some();
+        if observed.is_least && is_known && observed.bytes <= self.bytes {
+            return;
+        }
         self.bytes = observed.bytes;
         self.rtt_us = observed.rtt_us;
+        self.is_least = observed.is_least as u32;
         self.saved_ns = now_ns;
     }
 
@@ -141,33 +147,76 @@ impl Capacity {
     }
 }
 
+/// The state of a flow at its end, as far as it tells of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtEnd {
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Slow-start threshold.
+    pub ssthresh_segments: u32,
+    /// Payload of a segment.
+    pub mss_bytes: u32,
+    /// Least RTT; 0 or `u32::MAX` where none was measured.
+    pub min_rtt_us: u32,
+    /// Segments delivered in the latest sample of the rate that the application did not limit.
+    pub delivered_segments: u32,
+    /// The time that they took; 0 for no sample.
+    pub delivered_in_us: u32,
+    /// Whether a segment was sent again, or marked.
+    pub had_congestion: bool,
+}
+
 /// A flow has observed this of its path (Observing phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Payload that it had on its way in an RTT.
+    /// Payload that the path carried in an RTT.
     pub bytes: u32,
     /// Its least RTT.
     pub rtt_us: u32,
+    /// Whether it is what the path carries at least: the flow has met no congestion.
+    pub is_least: bool,
 }
 
 impl Observed {
-    /// Returns what a window shows at a flow's end, where it is worth to be saved.
+    /// Returns what a flow has shown at its end, where it is worth to be saved: its window, or in slow
+    /// start half of it; or what came through in an RTT, where that is more. So it is where the window
+    /// has grown by less than twice in a round, or a loss has just taken of it.
+    ///
+    /// The sample of the rate may be old, if the application has limited the flow since. What a
+    /// flow has after congestion says that no more than twice as much was on its way before.
     #[inline(always)]
     #[must_use]
-    pub const fn at_end(
-        cwnd_segments: u32,
-        ssthresh_segments: u32,
-        mss_bytes: u32,
-        min_rtt_us: u32,
-    ) -> Option<Self> {
-        use crate::law::resume::{LEAST_KNOWN_SEGMENTS, shown_segments};
-        let segments = shown_segments(cwnd_segments, ssthresh_segments);
+    pub const fn at_end(flow: &AtEnd) -> Option<Self> {
+        use crate::law::{
+            INFINITE_SSTHRESH,
+            resume::{LEAST_KNOWN_SEGMENTS, shown_segments},
+        };
         // An RTT that nobody has measured is the greatest (`tcp_min_rtt()`).
-        let is_measured = min_rtt_us != 0 && min_rtt_us != u32::MAX;
-        if segments < LEAST_KNOWN_SEGMENTS || !is_measured {
+        if flow.min_rtt_us == 0 || flow.min_rtt_us == u32::MAX {
             return None;
         }
-        Some(Self { bytes: segments.saturating_mul(mss_bytes), rtt_us: min_rtt_us })
+        let mut segments = shown_segments(flow.cwnd_segments, flow.ssthresh_segments);
+        if flow.delivered_in_us != 0 {
+            let delivered = flow.delivered_segments as u64 * flow.min_rtt_us as u64;
+            let in_rtt_segments = delivered / flow.delivered_in_us as u64;
+            let has_threshold = flow.ssthresh_segments < INFINITE_SSTHRESH;
+            let left_segments = if has_threshold && flow.ssthresh_segments > flow.cwnd_segments {
+                flow.ssthresh_segments
+            } else {
+                flow.cwnd_segments
+            };
+            let most_segments = left_segments.saturating_mul(2);
+            if in_rtt_segments > most_segments as u64 {
+                segments = most_segments;
+            } else if in_rtt_segments > segments as u64 {
+                segments = in_rtt_segments as u32;
+            }
+        }
+        if segments < LEAST_KNOWN_SEGMENTS {
+            return None;
+        }
+        let bytes = segments.saturating_mul(flow.mss_bytes);
+        Some(Self { bytes, rtt_us: flow.min_rtt_us, is_least: !flow.had_congestion })
     }
 }
 
@@ -231,14 +280,18 @@ pub enum Use {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capacity, Endpoint, Observed, REST_NS, Resuming, SECOND_NS, Saved, USED_NS, Use};
+    use crate::law::INFINITE_SSTHRESH;
+
+    use super::{
+        AtEnd, Capacity, Endpoint, Observed, REST_NS, Resuming, SECOND_NS, Saved, USED_NS, Use,
+    };
 
     const LIFETIME_NS: u64 = 3_600 * SECOND_NS;
-    const OBSERVED: Observed = Observed { bytes: 1_448_000, rtt_us: 120_000 };
+    const OBSERVED: Observed = Observed { bytes: 1_448_000, rtt_us: 120_000, is_least: false };
 
     fn saved() -> Saved {
         let mut saved = Saved::default();
-        saved.save(OBSERVED, SECOND_NS);
+        saved.save(OBSERVED, SECOND_NS, LIFETIME_NS);
         saved
     }
 
@@ -284,7 +337,7 @@ mod tests {
         let mut now_ns = 2 * SECOND_NS;
         for doublings in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
             saved.fail(now_ns);
-            saved.save(OBSERVED, now_ns);
+            saved.save(OBSERVED, now_ns, LIFETIME_NS);
             let until_ns = now_ns + (REST_NS << doublings);
             assert_eq!(saved.known(until_ns - 1, LIFETIME_NS * 9), None);
             assert!(saved.known(until_ns, LIFETIME_NS * 9).is_some());
@@ -292,7 +345,7 @@ mod tests {
         }
         saved.succeed();
         saved.fail(now_ns);
-        saved.save(OBSERVED, now_ns);
+        saved.save(OBSERVED, now_ns, LIFETIME_NS);
         assert!(saved.known(now_ns + REST_NS, LIFETIME_NS).is_some());
     }
 
@@ -311,17 +364,66 @@ mod tests {
         assert!(saved.is_abandoned(SECOND_NS + USED_NS + 1));
     }
 
+    /// A flow with this window and threshold, which was never limited by its path's rate.
+    fn flow(cwnd_segments: u32, ssthresh_segments: u32) -> AtEnd {
+        AtEnd {
+            cwnd_segments,
+            ssthresh_segments,
+            mss_bytes: 1_000,
+            min_rtt_us: 100,
+            delivered_segments: 0,
+            delivered_in_us: 0,
+            had_congestion: true,
+        }
+    }
+
+    fn shown_bytes(flow: &AtEnd) -> Option<u32> {
+        Observed::at_end(flow).map(|observed| observed.bytes)
+    }
+
     #[test]
     fn half_of_a_window_in_slow_start_has_been_shown() {
-        let at_end = |cwnd, ssthresh| Observed::at_end(cwnd, ssthresh, 1_000, 5);
-        assert_eq!(at_end(100, 1_000), Some(Observed { bytes: 50_000, rtt_us: 5 }));
-        assert_eq!(at_end(100, 100), Some(Observed { bytes: 100_000, rtt_us: 5 }));
+        let at_end = |cwnd, ssthresh| shown_bytes(&flow(cwnd, ssthresh));
+        assert_eq!(at_end(100, 1_000), Some(50_000));
+        assert_eq!(at_end(100, 100), Some(100_000));
         assert_eq!((at_end(79, 1_000), at_end(39, 39)), (None, None));
         assert!(at_end(80, 1_000).is_some() && at_end(40, 40).is_some());
         for min_rtt_us in [0, u32::MAX] {
-            assert_eq!(Observed::at_end(1_000, 10, 1_448, min_rtt_us), None);
+            assert_eq!(shown_bytes(&AtEnd { min_rtt_us, ..flow(1_000, 10) }), None);
         }
-        let most = Observed::at_end(u32::MAX, 0, 9_000, 5);
-        assert_eq!(most.map(|observed| observed.bytes), Some(u32::MAX));
+        let most = AtEnd { mss_bytes: 9_000, ..flow(u32::MAX, 0) };
+        assert_eq!(shown_bytes(&most), Some(u32::MAX));
+    }
+
+    #[test]
+    fn what_came_through_in_an_rtt_has_been_shown() {
+        // Conservative Slow Start: four fifths of the window.
+        let slow_start = flow(100, INFINITE_SSTHRESH);
+        let at_rate = |delivered_segments, flow| {
+            shown_bytes(&AtEnd { delivered_segments, delivered_in_us: 200, ..flow })
+        };
+        assert_eq!(at_rate(160, slow_start), Some(80_000));
+        assert_eq!(at_rate(20, slow_start), Some(50_000));
+        assert_eq!(at_rate(20, flow(100, 10)), Some(100_000));
+        // In recovery the window is below its threshold, half of what was on its way.
+        assert_eq!(at_rate(380, flow(60, 100)), Some(190_000));
+        assert_eq!(at_rate(900, flow(60, 100)), Some(200_000));
+        assert_eq!(at_rate(900, slow_start), Some(200_000));
+    }
+
+    #[test]
+    fn what_a_path_carries_at_least_replaces_no_more_than_that() {
+        let least = |bytes| Observed { bytes, is_least: true, ..OBSERVED };
+        let mut saved = saved();
+        let now_ns = 2 * SECOND_NS;
+        saved.save(least(1_000_000), now_ns, LIFETIME_NS);
+        assert_eq!((saved.bytes, saved.is_least), (OBSERVED.bytes, 0));
+        saved.save(least(2_000_000), now_ns, LIFETIME_NS);
+        assert_eq!((saved.bytes, saved.is_least), (2_000_000, 1));
+        // What met congestion has shown what is too much.
+        saved.save(Observed { bytes: 500_000, ..OBSERVED }, now_ns, LIFETIME_NS);
+        assert_eq!((saved.bytes, saved.is_least), (500_000, 0));
+        saved.save(least(400_000), now_ns + LIFETIME_NS, LIFETIME_NS);
+        assert_eq!((saved.bytes, saved.is_least), (400_000, 1));
     }
 }

@@ -6,9 +6,9 @@ use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use wad_common::{
     flow::Flow,
     policy::{Policy, RESUMES_KNOWN},
-    saved::{Capacity, Endpoint, Observed, Resuming, Saved, Use},
+    saved::{AtEnd, Capacity, Endpoint, Observed, Resuming, Saved, Use},
 };
-use wad_ebpf::{counts::Shared, maps::SAVED};
+use wad_ebpf::{counts::Shared, maps::SAVED, policies};
 
 use crate::{
     account,
@@ -26,7 +26,7 @@ const NOTHING: &Saved = &Saved {
     bytes: 0,
     rtt_us: 0,
     failures: 0,
-    reserved: 0,
+    is_least: 0,
 };
 
 /// Gives a new flow what is known of its path, if no other flow has it.
@@ -98,28 +98,42 @@ fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
     if has == Use::Jumped as u32 {
         saved.succeed();
     }
-    let sent_bytes = socket.counts().since(&flow.earlier).bytes_acked;
+    let counts = socket.counts().since(&flow.earlier);
     let state = socket.state();
-    let observed = Observed::at_end(
-        state.cwnd_segments,
-        state.ssthresh_segments,
-        state.mss_bytes,
-        state.min_rtt_us,
-    );
-    if let Some(observed) = observed.filter(|observed| sent_bytes > observed.bytes.into()) {
-        saved.save(observed, now_ns);
+    let marked_segments = Visited::of(socket.sk()).map_or(0, |socket| socket.marked_segments());
+    let observed = Observed::at_end(&AtEnd {
+        cwnd_segments: state.cwnd_segments,
+        ssthresh_segments: state.ssthresh_segments,
+        mss_bytes: state.mss_bytes,
+        min_rtt_us: state.min_rtt_us,
+        delivered_segments: state.delivered_segments,
+        delivered_in_us: state.delivered_in_us,
+        had_congestion: counts.segs_retrans != 0 || marked_segments != 0,
+    });
+    if let Some(observed) = observed.filter(|observed| counts.bytes_acked > observed.bytes.into())
+        && let Some(policy) = policies::of_flow(flow)
+    {
+        saved.save(observed, now_ns, lifetime_ns(policy));
     }
 }
 
 #[inline(always)]
 fn known(saved: &Saved, policy: &Policy, now_ns: u64) -> Option<Capacity> {
-    let lifetime_ns = u64::from(policy.resume_lifetime_s) * SECOND_NS;
+    let lifetime_ns = lifetime_ns(policy);
     let known = saved.known(now_ns, lifetime_ns);
     let is_told = policy.flags & RESUMES_KNOWN != 0 && policy.path_bytes != 0;
-    if known.is_some() || !is_told || saved.rests(now_ns) {
+    // What flows have seen goes before what is told, unless they have seen a part of it only.
+    let has_better =
+        known.is_some_and(|known| saved.is_least == 0 || known.bytes >= policy.path_bytes);
+    if has_better || !is_told || saved.rests(now_ns) {
         return known;
     }
     Some(Capacity::until(now_ns.saturating_add(lifetime_ns), policy.path_bytes, policy.path_rtt_us))
+}
+
+#[inline(always)]
+fn lifetime_ns(policy: &Policy) -> u64 {
+    u64::from(policy.resume_lifetime_s) * SECOND_NS
 }
 
 /// Returns what is kept for two ends, which is nothing at first.

@@ -9,7 +9,7 @@ use wad_toolbox::{
     text_table::TextTable,
 };
 
-use super::{MtuPlan, Plan, laws::LawPlan};
+use super::{MtuPlan, Plan, laws::LawPlan, policy::Policies};
 
 /// Flows are set against so much memory.
 const PLAN_MEMORY_BYTES: u64 = 1 << 30;
@@ -63,19 +63,32 @@ impl Display for Page<'_> {
         self.write_streams(f)?;
         self.write_mtus(f)?;
         self.write_pair(f)?;
-        write!(f, "The policy to paste:\n\n{}", plan.policies.fair)?;
-        match &plan.policies.aggressive {
-            Some(toml) => {
-                let consent =
-                    if plan.policies.aggressive_needs_consent { " and needs consent" } else { "" };
-                write!(f, "\nOr, which recovers sooner{consent}:\n\n{toml}")
-            }
-            None => Ok(()),
-        }
+        self.write_policies(f)
     }
 }
 
 impl Page<'_> {
+    /// The policies, with what each gains.
+    fn write_policies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Policies { fair, aggressive, aggressive_needs_consent, expected } = &self.plan.policies;
+        let usual = if self.plan.loss.is_none() { ", as is usual," } else { "" };
+        write!(
+            f,
+            "With {:e} lost{usual} one connection can expect {} untuned, and\n\
+             {} by CUBIC with large buffers.\n\n\
+             The policy to paste, with {}:\n\n{fair}",
+            expected.loss,
+            Rate(expected.untuned_bits_per_second),
+            Rate(expected.cubic_bits_per_second),
+            Rate(expected.fair_bits_per_second),
+        )?;
+        if let (Some(toml), Some(rate)) = (aggressive, expected.aggressive_bits_per_second) {
+            let consent = if *aggressive_needs_consent { " and needs consent" } else { "" };
+            write!(f, "\nOr, which recovers sooner{consent}, with {}:\n\n{toml}", Rate(rate))?;
+        }
+        Ok(())
+    }
+
     /// Pair, recovery, and what losses leave of each law.
     fn write_laws(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without a loss rate nobody has the further ones.

@@ -28,13 +28,15 @@ const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
 /// A path that loses more is no leaky one to the law for such (its
 /// [module](wad_common::law::leaky)).
 const MAX_LEAK: f64 = 0.01;
+/// One packet in a million is lost where nobody says how many are: a path without faults.
+const USUAL_LOSS: f64 = 1e-6;
 /// The kernel's side knows in 32 bits what a path holds. A larger one would be taken to hold
 /// so much, and connections that begin together would share that and no more.
 const MOST_KNOWN_BYTES: f64 = u32::MAX as f64;
 
 /// Holds the policies to paste, as TOML. The network in them is of RFC 5737: it is for
 /// whoever pastes one to name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Policies {
     /// Its flows take no more than CUBIC's.
     pub fair: String,
@@ -42,12 +44,31 @@ pub struct Policies {
     pub aggressive: Option<String>,
     /// Whether those take more than CUBIC's, and so need consent.
     pub aggressive_needs_consent: bool,
+    /// The rates to expect of both.
+    pub expected: Expected,
+}
+
+/// Mean rates of one connection, by the laws' response functions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Expected {
+    /// Packets lost of all: as asked, or usual where nothing was.
+    pub loss: f64,
+    /// CUBIC with the kernel's default buffers.
+    pub untuned_bits_per_second: f64,
+    /// CUBIC with buffers as the plan has them.
+    pub cubic_bits_per_second: f64,
+    /// The fair policy.
+    pub fair_bits_per_second: f64,
+    /// The aggressive policy, if there is one.
+    pub aggressive_bits_per_second: Option<f64>,
 }
 
 impl Policies {
     pub fn of(question: &Question) -> Self {
         let path = question.path();
         let recovers_slowly = highspeed::response(path.bdp_segments()) != Aimd::STANDARD;
+        let faster = recovers_slowly
+            .then(|| if is_leaky(question) { Share::Leaky } else { Share::Highspeed });
         let written = |law: Option<Share>| {
             let mut toml = "[[path]]\n\
                             name = \"planned\"\n\
@@ -58,17 +79,63 @@ impl Policies {
         };
         Self {
             fair: written(recovers_slowly.then_some(Share::Standard)),
-            aggressive: recovers_slowly.then(|| written(Some(Share::Highspeed))),
-            aggressive_needs_consent: recovers_slowly && needs_consent(question),
+            aggressive: faster.map(|share| written(Some(share))),
+            aggressive_needs_consent: faster.is_some_and(|share| share.needs_consent(question)),
+            expected: Expected::of(question, faster),
         }
     }
 }
 
-/// Says what a flow is to take beside others.
+impl Expected {
+    fn of(question: &Question, faster: Option<Share>) -> Self {
+        let path = question.path();
+        let loss = question.loss.unwrap_or(USUAL_LOSS);
+        let rate = |window_bytes: f64, response: &Response| {
+            let most_segments = window_bytes / f64::from(path.mss_bytes);
+            path.rate_bits_per_second(response.mean_window_segments(loss).min(most_segments))
+        };
+        let cubic = Response::cubic(Some(path.rtt_seconds));
+        let cubic_bits_per_second = rate(MAX_WINDOW_BYTES, &cubic);
+        let faster_bits_per_second = |share| match share {
+            Share::Leaky => path.rate_bits_per_second(path.max_window_segments()),
+            _ => rate(MAX_WINDOW_BYTES, &Response::highspeed()),
+        };
+        Self {
+            loss,
+            untuned_bits_per_second: rate(DEFAULT_WINDOW_BYTES, &cubic),
+            cubic_bits_per_second,
+            // Where it has the kernel's own buffers and law, these do not bound it.
+            fair_bits_per_second: cubic_bits_per_second,
+            aggressive_bits_per_second: faster.map(faster_bits_per_second),
+        }
+    }
+}
+
+/// The part of a path that a flow is to take beside others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
+    /// As CUBIC.
     Standard,
+    /// As HighSpeed TCP.
     Highspeed,
+    /// All that others leave, if losses are no congestion.
+    Leaky,
+}
+
+impl Share {
+    fn needs_consent(self, question: &Question) -> bool {
+        match self {
+            Self::Standard => false,
+            Self::Highspeed => highspeed_needs_consent(question),
+            Self::Leaky => true,
+        }
+    }
+}
+
+/// Whether the path loses more than HighSpeed TCP fills it with, and no more than a leaky path does.
+fn is_leaky(question: &Question) -> bool {
+    let filling_loss = Response::highspeed().loss(f64::from(question.path().bdp_segments()));
+    question.loss.is_some_and(|loss| (filling_loss..MAX_LEAK).contains(&loss))
 }
 
 fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) -> fmt::Result {
@@ -77,10 +144,11 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
     let is_within_buffers = question.auto_buffer_bytes() <= MAX_BUFFER_BYTES;
     // A connection can't have more than that, and so can't overshoot the path.
     let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
-    let resumes = share.is_some() && is_worth_a_jump(question);
+    // The law for leaky paths takes no `resume`.
+    let resumes = !matches!(share, None | Some(Share::Leaky)) && is_worth_a_jump(question);
 
     // What it takes beside CUBIC depends on them.
-    let is_judged = share == Some(Share::Highspeed);
+    let is_judged = matches!(share, Some(Share::Highspeed | Share::Leaky));
     if ends_slow_start || resumes || is_judged || has_large_window && is_within_buffers {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
@@ -104,7 +172,21 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
             writeln!(toml, "# no more than a CUBIC flow's share, whoever else is on the path")?;
             writeln!(toml, "congestion = \"{}\"", Law::Cubic.name())?;
         }
-        Some(Share::Highspeed) => write_highspeed(toml, question, resumes)?,
+        Some(Share::Highspeed) => write_highspeed(toml, question)?,
+        Some(Share::Leaky) => {
+            writeln!(
+                toml,
+                "# what is lost without a queue takes nothing from the window; beside it"
+            )?;
+            writeln!(
+                toml,
+                "# CUBIC may get down to a tenth of its share where queues are short: only"
+            )?;
+            write!(
+                toml,
+                "# where all who share it agree\nloss = \"leaky\"\nallow = \"aggressive\"\n"
+            )?;
+        }
     }
     if ends_slow_start {
         write_slow_start(toml, question)?;
@@ -123,10 +205,8 @@ fn is_worth_a_jump(question: &Question) -> bool {
         && lost_segments < 1.0
 }
 
-/// Whether losses come without a queue is for whoever pastes it to know.
-fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt::Result {
-    let (mtu_bytes, needs_consent) = (question.mtu_bytes, needs_consent(question));
-    let filling_loss = Response::highspeed().loss(f64::from(question.path().bdp_segments()));
+fn write_highspeed(toml: &mut String, question: &Question) -> fmt::Result {
+    let (mtu_bytes, needs_consent) = (question.mtu_bytes, highspeed_needs_consent(question));
     let name = Law::HighSpeed.name();
     if needs_consent {
         let share = highspeed_shares(question, f64::from(mtu_bytes)).most();
@@ -138,23 +218,13 @@ fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt
     } else {
         writeln!(toml, "# no more than a CUBIC flow's share on this path")?;
     }
-    let is_leak = |loss: &f64| (filling_loss..MAX_LEAK).contains(loss);
-    if let Some(loss) = question.loss.filter(is_leak) {
-        // The law for such paths takes no `resume`.
-        let place = if resumes { "in its place and resume's" } else { "in its place" };
-        writeln!(
-            toml,
-            "# does not fill the path at {loss:e} lost; if those come without a queue,"
-        )?;
-        writeln!(toml, "# this {place} does: loss = \"leaky\"")?;
-    }
     writeln!(toml, "congestion = \"{name}\"")?;
     if needs_consent { writeln!(toml, "allow = \"aggressive\"") } else { Ok(()) }
 }
 
 /// Returns whether HighSpeed TCP takes more than CUBIC on the path: in its own packets, or in
 /// those in which `wad check` counts.
-fn needs_consent(question: &Question) -> bool {
+fn highspeed_needs_consent(question: &Question) -> bool {
     [f64::from(question.mtu_bytes), PACKET_BYTES]
         .into_iter()
         .any(|packet_bytes| highspeed_shares(question, packet_bytes).exceed_fair())

@@ -22,7 +22,7 @@ pub struct StreamsPlan {
     pub window_segments: u32,
     /// The size of each socket buffer, as `"auto"` has it for that window.
     pub buffer_bytes: u64,
-    /// Time from one loss of one of them until the path is full again.
+    /// Time from one loss of one of them until the path is full again. The others grow meanwhile.
     pub recovery_seconds: f64,
     /// Loss rate at which their mean windows just fill the path.
     pub filling_loss: f64,
@@ -38,7 +38,7 @@ impl StreamsPlan {
             streams,
             window_segments,
             buffer_bytes: buffer_bytes.min(MAX_BUFFER_BYTES),
-            recovery_seconds: recovery_rtts as f64 * path.rtt_seconds,
+            recovery_seconds: recovery_rtts.div_ceil(streams.into()) as f64 * path.rtt_seconds,
             filling_loss: Response::standard().loss(f64::from(window_segments)),
         }
     }

@@ -142,9 +142,15 @@ impl<A: Access> Visited<A> {
             to,
             retransmits: self.read(offset!(retransmits)),
             unacknowledged: self.number_at(offset!(snd_una)),
-            delivered_ce_segments: self.number_at(offset!(delivered_ce)),
+            delivered_ce_segments: self.marked_segments(),
             heeds_stalls,
         }
+    }
+
+    /// Segments of its own that arrived with a mark of congestion (ECN).
+    #[inline(always)]
+    pub fn marked_segments(&self) -> u32 {
+        self.number_at(offset!(delivered_ce))
     }
 
     /// It is not 0 where the application limits what is on its way.
