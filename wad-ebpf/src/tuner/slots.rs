@@ -12,8 +12,8 @@ use wad_common::{
 };
 use wad_ebpf::maps::{SETTINGS, SLOTS};
 
-/// More slots come into use so often, up to a thousand times as many.
-const DOUBLINGS: u32 = 10;
+/// More slots come into use once for a flow at most: half of them are free then.
+const DOUBLINGS: u32 = 1;
 
 /// Takes a slot for the flow with this cookie, whose `struct tcp_sock` has this address. Returns the
 /// slot's number, counted from 1; None where all that the flow could have are taken. As there are
