@@ -158,10 +158,6 @@ pub struct AtEnd {
     pub mss_bytes: u32,
     /// Least RTT; 0 or `u32::MAX` where none was measured.
     pub min_rtt_us: u32,
-    /// Segments delivered in the latest sample of the rate that the application did not limit.
-    pub delivered_segments: u32,
-    /// The time that they took; 0 for no sample.
-    pub delivered_in_us: u32,
     /// Whether a segment was sent again, or marked.
     pub had_congestion: bool,
 }
@@ -178,40 +174,16 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Returns what a flow has shown at its end, where it is worth to be saved: its window, or in slow
-    /// start half of it; or what came through in an RTT, where that is more. So it is where the window
-    /// has grown by less than twice in a round, or a loss has just taken of it.
-    ///
-    /// The sample of the rate may be old, if the application has limited the flow since. What a
-    /// flow has after congestion says that no more than twice as much was on its way before.
+    /// Returns what a flow's window shows at its end, where it is worth to be saved.
     #[inline(always)]
     #[must_use]
     pub const fn at_end(flow: &AtEnd) -> Option<Self> {
-        use crate::law::{
-            INFINITE_SSTHRESH,
-            resume::{LEAST_KNOWN_SEGMENTS, shown_segments},
-        };
+        use crate::law::resume::{LEAST_KNOWN_SEGMENTS, shown_segments};
         // An RTT that nobody has measured is the greatest (`tcp_min_rtt()`).
         if flow.min_rtt_us == 0 || flow.min_rtt_us == u32::MAX {
             return None;
         }
-        let mut segments = shown_segments(flow.cwnd_segments, flow.ssthresh_segments);
-        if flow.delivered_in_us != 0 {
-            let delivered = flow.delivered_segments as u64 * flow.min_rtt_us as u64;
-            let in_rtt_segments = delivered / flow.delivered_in_us as u64;
-            let has_threshold = flow.ssthresh_segments < INFINITE_SSTHRESH;
-            let left_segments = if has_threshold && flow.ssthresh_segments > flow.cwnd_segments {
-                flow.ssthresh_segments
-            } else {
-                flow.cwnd_segments
-            };
-            let most_segments = left_segments.saturating_mul(2);
-            if in_rtt_segments > most_segments as u64 {
-                segments = most_segments;
-            } else if in_rtt_segments > segments as u64 {
-                segments = in_rtt_segments as u32;
-            }
-        }
+        let segments = shown_segments(flow.cwnd_segments, flow.ssthresh_segments);
         if segments < LEAST_KNOWN_SEGMENTS {
             return None;
         }
@@ -280,8 +252,6 @@ pub enum Use {
 
 #[cfg(test)]
 mod tests {
-    use crate::law::INFINITE_SSTHRESH;
-
     use super::{
         AtEnd, Capacity, Endpoint, Observed, REST_NS, Resuming, SECOND_NS, Saved, USED_NS, Use,
     };
@@ -364,15 +334,13 @@ mod tests {
         assert!(saved.is_abandoned(SECOND_NS + USED_NS + 1));
     }
 
-    /// A flow with this window and threshold, which was never limited by its path's rate.
+    /// A flow with this window and threshold.
     fn flow(cwnd_segments: u32, ssthresh_segments: u32) -> AtEnd {
         AtEnd {
             cwnd_segments,
             ssthresh_segments,
             mss_bytes: 1_000,
             min_rtt_us: 100,
-            delivered_segments: 0,
-            delivered_in_us: 0,
             had_congestion: true,
         }
     }
@@ -393,22 +361,6 @@ mod tests {
         }
         let most = AtEnd { mss_bytes: 9_000, ..flow(u32::MAX, 0) };
         assert_eq!(shown_bytes(&most), Some(u32::MAX));
-    }
-
-    #[test]
-    fn what_came_through_in_an_rtt_has_been_shown() {
-        // Conservative Slow Start: four fifths of the window.
-        let slow_start = flow(100, INFINITE_SSTHRESH);
-        let at_rate = |delivered_segments, flow| {
-            shown_bytes(&AtEnd { delivered_segments, delivered_in_us: 200, ..flow })
-        };
-        assert_eq!(at_rate(160, slow_start), Some(80_000));
-        assert_eq!(at_rate(20, slow_start), Some(50_000));
-        assert_eq!(at_rate(20, flow(100, 10)), Some(100_000));
-        // In recovery the window is below its threshold, half of what was on its way.
-        assert_eq!(at_rate(380, flow(60, 100)), Some(190_000));
-        assert_eq!(at_rate(900, flow(60, 100)), Some(200_000));
-        assert_eq!(at_rate(900, slow_start), Some(200_000));
     }
 
     #[test]

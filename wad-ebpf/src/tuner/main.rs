@@ -45,6 +45,7 @@ use aya_ebpf::{
     bindings::{
         BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB,
         BPF_SOCK_OPS_RWND_INIT, BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
+        BPF_TCP_FIN_WAIT1, BPF_TCP_LAST_ACK,
     },
     helpers::bpf_ktime_get_ns,
     macros::sock_ops,
@@ -84,7 +85,7 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
                 let role = if connected { Role::Active } else { Role::Passive };
                 on_established::<ADDITION>(&socket, role);
             }
-            BPF_SOCK_OPS_STATE_CB if ctx.arg(1) == BPF_TCP_CLOSE => on_close(&socket),
+            BPF_SOCK_OPS_STATE_CB => on_state(&socket, ctx.arg(1)),
             _ => {}
         }
     }
@@ -190,9 +191,15 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
 }
 
 #[inline(always)]
-fn on_close(socket: &Calling<'_>) {
-    if let Some(flow) = flows::live(socket) {
+fn on_state(socket: &Calling<'_>, state: u32) {
+    if !matches!(state, BPF_TCP_FIN_WAIT1 | BPF_TCP_LAST_ACK | BPF_TCP_CLOSE) {
+        return;
+    }
+    let Some(flow) = flows::live(socket) else { return };
+    if state == BPF_TCP_CLOSE {
         flows::end(socket, flow, Kind::Close);
+    } else {
+        resume::on_fin(socket, flow);
     }
 }
 

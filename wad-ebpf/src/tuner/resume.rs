@@ -72,6 +72,16 @@ fn take_of<const ADDITION: bool, S: Socket>(
     flow.resuming = Resuming { bytes, rtt_us, until_s, has: Use::Has as u32, ..flow.resuming };
 }
 
+/// The flow sends its FIN. Where all else has been acknowledged its window says the most now: the
+/// kernel halves that of a flow which has sent nothing for an RTO as the FIN leaves
+/// (`tcp_cwnd_application_limited()`).
+#[inline(always)]
+pub fn on_fin(socket: &impl Socket, flow: &mut Flow) {
+    if Visited::of(socket.sk()).is_some_and(|socket| !socket.sends()) {
+        leave(socket, flow);
+    }
+}
+
 /// Lets others have it, and saves what the flow has observed.
 #[inline(always)]
 pub fn leave(socket: &impl Socket, flow: &mut Flow) {
@@ -106,8 +116,6 @@ fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
         ssthresh_segments: state.ssthresh_segments,
         mss_bytes: state.mss_bytes,
         min_rtt_us: state.min_rtt_us,
-        delivered_segments: state.delivered_segments,
-        delivered_in_us: state.delivered_in_us,
         had_congestion: counts.segs_retrans != 0 || marked_segments != 0,
     });
     if let Some(observed) = observed.filter(|observed| counts.bytes_acked > observed.bytes.into())
