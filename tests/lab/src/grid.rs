@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::Deserialize;
-use wad_testbed::{process::run_command, signal};
+use wad_testbed::{process::run_command, random::Random, signal};
 
 use crate::measure::median;
 
@@ -28,8 +28,10 @@ const QUEUES: [&str; 4] = ["0.05", "0.25", "1", "2"];
 const FLOWS: [u32; 2] = [1, 8];
 /// An untuned connection has so much on its way at most: the kernel's own buffers.
 const UNTUNED_WINDOW: &str = "3MiB";
-/// Losses come by chance: a cell with some is simulated with so many seeds, and has their medians.
-const SEEDS: u32 = 3;
+/// Losses come by chance: a cell with some is simulated with so many seeds, and has their means.
+const SEEDS: u32 = 9;
+/// A ratio misses its target where it does by more than so many of its standard errors.
+const ERRORS: f64 = 2.0;
 
 /// The first policy has so much of untuned Linux at least, and of CUBIC with large buffers.
 const OF_UNTUNED: f64 = 0.98;
@@ -49,13 +51,53 @@ struct Cell {
     flows: u32,
 }
 
-/// Rates of one cell, in bits per second.
+/// Rates of one cell.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    untuned: f64,
-    cubic: f64,
-    first: f64,
-    second: Option<f64>,
+    untuned: Rate,
+    cubic: Rate,
+    first: Rate,
+    second: Option<Rate>,
+}
+
+/// What the seeds of a cell have, in bits per second.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    mean: f64,
+    /// Of the mean.
+    standard_error: f64,
+}
+
+impl Rate {
+    fn of(rates: &[f64]) -> Self {
+        let count = rates.len() as f64;
+        let mean = rates.iter().sum::<f64>() / count;
+        let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+        // One alone is no sample: nothing comes by chance there.
+        let standard_error = (squares / (count - 1.0).max(1.0) / count).sqrt();
+        Self { mean, standard_error }
+    }
+
+    /// Returns how much it is of another rate.
+    fn over(self, other: Self) -> Ratio {
+        let value = self.mean / other.mean;
+        let of_mean = |rate: Self| (rate.standard_error / rate.mean).powi(2);
+        Ratio { value, standard_error: value * (of_mean(self) + of_mean(other)).sqrt() }
+    }
+}
+
+/// How much one rate is of another.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    value: f64,
+    standard_error: f64,
+}
+
+impl Ratio {
+    /// Whether it is below a target by more than chance makes it.
+    fn misses(self, target: f64) -> bool {
+        ERRORS.mul_add(self.standard_error, self.value) < target
+    }
 }
 
 /// The output of `wad plan --json`, as far as it is needed here.
@@ -86,7 +128,7 @@ struct Figures {
 /// # Errors
 /// When a policy has less than it is to have, after the table; or when `wad` fails.
 pub fn run(wad: &Path, one_of: usize, print: impl Fn(&str) -> Result<()>) -> Result<()> {
-    let cells: Vec<Cell> = cells().step_by(one_of.max(1)).collect();
+    let cells = some(one_of.max(1));
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -118,6 +160,16 @@ fn cells() -> impl Iterator<Item = Cell> {
     })
 }
 
+/// Returns one cell of so many, by chance, and the same ones each time: at regular distances all would
+/// be of the same few queues.
+fn some(one_of: usize) -> Vec<Cell> {
+    let mut random = Random::new(1);
+    let mut cells: Vec<(u64, Cell)> = cells().map(|cell| (random.next(), cell)).collect();
+    cells.sort_unstable_by_key(|(by_chance, _)| *by_chance);
+    cells.truncate(cells.len().div_ceil(one_of));
+    cells.into_iter().map(|(_, cell)| cell).collect()
+}
+
 /// Simulates what each would have.
 fn rates(wad: &Path, cell: Cell) -> Result<Rates> {
     let mut plan = Command::new(wad);
@@ -130,7 +182,7 @@ fn rates(wad: &Path, cell: Cell) -> Result<Rates> {
     }
     let Planned { policies } = serde_json::from_str(&run_command(&mut plan)?)?;
     let law = |more: &[&str]| simulate(wad, cell, &[&["--law", "cubic"], more].concat());
-    let pasted = |policy: &str| -> Result<f64> {
+    let pasted = |policy: &str| -> Result<Rate> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), policy)?;
         let name = file.path().to_str().context("a path that is no UTF-8")?;
@@ -144,8 +196,8 @@ fn rates(wad: &Path, cell: Cell) -> Result<Rates> {
     })
 }
 
-/// Returns the rate of all flows together, the median of the seeds.
-fn simulate(wad: &Path, cell: Cell, sender: &[&str]) -> Result<f64> {
+/// Returns the rate of all flows together.
+fn simulate(wad: &Path, cell: Cell, sender: &[&str]) -> Result<Rate> {
     let seeds = if cell.loss == "0" { 1 } else { SEEDS };
     // Enough to see what comes after slow start, and not more packets than can be simulated soon.
     let seconds = if cell.rate.starts_with("10G") { "20s" } else { "60s" };
@@ -161,43 +213,48 @@ fn simulate(wad: &Path, cell: Cell, sender: &[&str]) -> Result<f64> {
         let figures = simulated.laws.first().context("no law was simulated")?;
         Ok(figures.bits_per_second)
     };
-    Ok(median((1..=seeds).map(rate).collect::<Result<Vec<_>>>()?))
+    Ok(Rate::of(&(1..=seeds).map(rate).collect::<Result<Vec<_>>>()?))
 }
 
 /// Prints the worst cells of each comparison.
 fn conclude(done: &[(Cell, Rates)], print: impl Fn(&str) -> Result<()>) -> Result<()> {
-    type Of = fn(&Rates) -> Option<f64>;
+    type Of = fn(&Rates) -> Option<Ratio>;
     let comparisons: [(&str, f64, Of); 3] = [
-        ("the first policy, of untuned Linux", OF_UNTUNED, |it| Some(it.first / it.untuned)),
-        ("the first policy, of CUBIC with large buffers", OF_CUBIC, |it| Some(it.first / it.cubic)),
+        ("the first policy, of untuned Linux", OF_UNTUNED, |it| Some(it.first.over(it.untuned))),
+        ("the first policy, of CUBIC with large buffers", OF_CUBIC, |it| {
+            Some(it.first.over(it.cubic))
+        }),
         ("the second policy, of CUBIC with large buffers", SECOND_OF_CUBIC, |it| {
-            it.second.map(|second| second / it.cubic)
+            it.second.map(|second| second.over(it.cubic))
         }),
     ];
     let mut missed = 0;
     for (what, target, of) in comparisons {
         let mut ratios: Vec<_> =
             done.iter().filter_map(|(cell, rates)| Some((of(rates)?, cell, rates))).collect();
-        ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let below = ratios.iter().filter(|(ratio, ..)| *ratio < target).count();
+        ratios.sort_by(|(one, ..), (other, ..)| one.value.total_cmp(&other.value));
+        let below = ratios.iter().filter(|(ratio, ..)| ratio.misses(target)).count();
         missed += below;
-        let middle = median(ratios.iter().map(|(ratio, ..)| *ratio));
+        let middle = median(ratios.iter().map(|(ratio, ..)| ratio.value));
         let mut text = format!(
             "{what}: {} cells, {below} below {target}; median {middle:.2}; the worst:\n",
             ratios.len()
         );
         for (ratio, cell, rates) in ratios.iter().take(LISTED) {
             let Cell { rate, rtt, loss, queue, flows } = cell;
-            let mbps = |bits: f64| bits / 1e6;
+            let mbps = |rate: Rate| rate.mean / 1e6;
+            let second =
+                rates.second.map_or_else(|| "none".to_owned(), |it| format!("{:.1}", mbps(it)));
             // A string takes it all.
             let _ = writeln!(
                 text,
-                "  {ratio:.2}  {rate} {rtt}, loss {loss}, queue {queue} BDP, {flows} flows: untuned \
-                 {:.1}, cubic {:.1}, first {:.1}, second {:.1} Mbit/s",
+                "  {:.2} +-{:.2}  {rate} {rtt}, loss {loss}, queue {queue} BDP, {flows} flows: \
+                 untuned {:.1}, cubic {:.1}, first {:.1}, second {second} Mbit/s",
+                ratio.value,
+                ratio.standard_error,
                 mbps(rates.untuned),
                 mbps(rates.cubic),
                 mbps(rates.first),
-                mbps(rates.second.unwrap_or(0.0)),
             );
         }
         print(&text)?;
@@ -208,7 +265,7 @@ fn conclude(done: &[(Cell, Rates)], print: impl Fn(&str) -> Result<()>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{Rates, cells, conclude};
+    use super::{FLOWS, QUEUES, Rate, Rates, cells, conclude, some};
 
     #[test]
     fn the_grid_is_large() {
@@ -216,17 +273,43 @@ mod tests {
     }
 
     #[test]
+    fn some_cells_are_of_every_queue_and_number_of_flows() {
+        assert_eq!(some(1).len(), cells().count());
+        for one_of in [2, 3, 8, 16] {
+            let some = some(one_of);
+            assert_eq!(some.len(), cells().count().div_ceil(one_of));
+            for (queue, flows) in QUEUES.into_iter().flat_map(|queue| FLOWS.map(|it| (queue, it))) {
+                assert!(some.iter().any(|cell| cell.queue == queue && cell.flows == flows));
+            }
+        }
+    }
+
+    #[test]
     fn a_policy_that_has_less_than_it_is_to_have_is_an_error() {
         let cell = cells().next().expect("the first");
-        let good = Rates { untuned: 100.0, cubic: 200.0, first: 196.0, second: Some(201.0) };
+        let rate = |bits| Rate::of(&[bits]);
+        let good = Rates {
+            untuned: rate(100.0),
+            cubic: rate(200.0),
+            first: rate(196.0),
+            second: Some(rate(201.0)),
+        };
         let print = |_: &str| Ok(());
         assert!(conclude(&[(cell, good)], print).is_ok());
         for bad in [
-            Rates { untuned: 201.0, ..good },
-            Rates { first: 190.0, ..good },
-            Rates { second: Some(199.0), ..good },
+            Rates { untuned: rate(201.0), ..good },
+            Rates { first: rate(190.0), ..good },
+            Rates { second: Some(rate(199.0)), ..good },
         ] {
             assert!(conclude(&[(cell, good), (cell, bad)], print).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_chance_makes_misses_no_target() {
+        let alike = Rate::of(&[100.0, 101.0, 99.0]);
+        assert!(Rate::of(&[90.0, 91.0, 89.0]).over(alike).misses(0.98));
+        assert!(!Rate::of(&[70.0, 110.0, 90.0]).over(alike).misses(0.98));
+        assert!((alike.standard_error - 1.0 / 3.0_f64.sqrt()).abs() < 1e-9);
     }
 }
