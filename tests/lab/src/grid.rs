@@ -60,11 +60,11 @@ struct Rates {
     second: Option<Rate>,
 }
 
-/// What the seeds of a cell have, in bits per second.
+/// The mean of a cell's seeds, in bits per second.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     mean: f64,
-    /// Of the mean.
+    /// It is that of the mean.
     standard_error: f64,
 }
 
