@@ -1,6 +1,7 @@
 //! Finds what limits a flow whose data this end sends.
 
 use wad_instruments::name;
+use wad_policy::response::Response;
 use wad_toolbox::amounts::{Bytes, Rate, Time};
 
 use super::{
@@ -36,9 +37,6 @@ const PACED: f64 = 0.85;
 const HELD_RTTS: f64 = 8.0;
 /// The kernel measures none that is shorter.
 const LEAST_RTT_US: f64 = 1.0;
-/// RFC 3649, section 3: a standard flow's window in segments is this over the square
-/// root of the loss rate.
-const RENO_WINDOW: f64 = 1.2;
 
 const UNCOUNTED: &str = "what it waited for is not known: the time was too short, or it was found running \
                          and nobody saw its beginning";
@@ -244,9 +242,11 @@ fn loss(course: &Course<'_>) -> Option<Vec<String>> {
         let mut text = format!("{lost} of {sent} segments sent again, {}", percent(rate));
         if let (Some(mss), Some(window)) = (course.last(name::CUR_MSS), course.mean(name::CUR_CWND))
         {
+            // RFC 9438, section 5: by the RTT of the path, not by that of a queue.
+            let cubic = Response::cubic(min_rtt_seconds(course)).mean_window_segments(rate);
             text += &format!(
-                "; at that rate a standard flow's window is {}, this one's {}",
-                bytes(RENO_WINDOW / rate.sqrt() * mss),
+                "; at that rate a CUBIC flow's window is {}, this one's {}",
+                bytes(cubic * mss),
                 bytes(window)
             );
         }

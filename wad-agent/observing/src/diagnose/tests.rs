@@ -214,6 +214,8 @@ fn losses_without_a_queue() {
     assert_eq!(diagnosis.advice.lines, ["loss = \"leaky\"", "allow = \"aggressive\""]);
     let evidence = &diagnosis.finding.evidence[0];
     assert!(evidence.starts_with("100 of 10000 segments sent again, 1%"), "{evidence}");
+    // RFC 9438, section 4.3: as many losses leave it Reno's window, sqrt(1.5 / p) segments.
+    assert!(evidence.contains("a CUBIC flow's window is 17.2 KiB"), "{evidence}");
 
     let mut after = flow(&[AFTER, &both, &[("SegsRetrans", 100.0)]]);
     after.congestion = "wad_leaky".into();

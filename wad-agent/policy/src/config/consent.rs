@@ -308,7 +308,7 @@ fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
         return None;
     }
     let times = f64::from(window) / f64::from(INITIAL_WINDOW_SEGMENTS);
-    let title = format!("this starts at {times:.1} times a standard flow's window");
+    let title = format!("this starts at {times:.1} times the usual initial window");
     let label = format!("RFC 6928 has {INITIAL_WINDOW_SEGMENTS}");
     Some(Fault::new(title, label).help(ALLOW).at(at))
 }
