@@ -174,7 +174,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Returns what a flow's window shows at its end, where it is worth to be saved.
+    /// Returns the capacity that a flow's window proves at its end; None if that is too little to save.
     #[inline(always)]
     #[must_use]
     pub const fn at_end(flow: &AtEnd) -> Option<Self> {
@@ -334,7 +334,7 @@ mod tests {
         assert!(saved.is_abandoned(SECOND_NS + USED_NS + 1));
     }
 
-    /// A flow with this window and threshold.
+    /// Returns the state of a flow that has met congestion, with this window and threshold.
     fn flow(cwnd_segments: u32, ssthresh_segments: u32) -> AtEnd {
         AtEnd {
             cwnd_segments,

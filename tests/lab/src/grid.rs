@@ -28,10 +28,10 @@ const QUEUES: [&str; 4] = ["0.05", "0.25", "1", "2"];
 const FLOWS: [u32; 2] = [1, 8];
 /// An untuned connection has so much on its way at most: the kernel's own buffers.
 const UNTUNED_WINDOW: &str = "3MiB";
-/// Losses come by chance: a cell with some is simulated with so many seeds, and has their means.
+/// Number of seeds with which a cell that has random losses is simulated; its rates are their means.
 const SEEDS: u32 = 9;
-/// A ratio misses its target where it does by more than so many of its standard errors.
-const ERRORS: f64 = 2.0;
+/// A ratio misses its target if it is below it by more than this number of standard errors.
+const TOLERATED_ERRORS: f64 = 2.0;
 
 /// The first policy has so much of untuned Linux at least, and of CUBIC with large buffers.
 const OF_UNTUNED: f64 = 0.98;
@@ -51,7 +51,7 @@ struct Cell {
     flows: u32,
 }
 
-/// Rates of one cell.
+/// The rates that each sender reaches in one cell.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     untuned: Rate,
@@ -60,11 +60,11 @@ struct Rates {
     second: Option<Rate>,
 }
 
-/// The mean of a cell's seeds, in bits per second.
+/// A rate in bits per second, as the mean of several seeds.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     mean: f64,
-    /// It is that of the mean.
+    /// Standard error of the mean; 0 for a single seed.
     standard_error: f64,
 }
 
@@ -73,12 +73,12 @@ impl Rate {
         let count = rates.len() as f64;
         let mean = rates.iter().sum::<f64>() / count;
         let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
-        // One alone is no sample: nothing comes by chance there.
+        // A cell without random losses is simulated once: its rate has no error.
         let standard_error = (squares / (count - 1.0).max(1.0) / count).sqrt();
         Self { mean, standard_error }
     }
 
-    /// Returns how much it is of another rate.
+    /// Divides this rate by another one.
     fn over(self, other: Self) -> Ratio {
         let value = self.mean / other.mean;
         let of_mean = |rate: Self| (rate.standard_error / rate.mean).powi(2);
@@ -86,7 +86,7 @@ impl Rate {
     }
 }
 
-/// How much one rate is of another.
+/// The quotient of two rates.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     value: f64,
@@ -94,9 +94,9 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Whether it is below a target by more than chance makes it.
+    /// Whether the ratio is below a target by more than its standard error explains.
     fn misses(self, target: f64) -> bool {
-        ERRORS.mul_add(self.standard_error, self.value) < target
+        TOLERATED_ERRORS.mul_add(self.standard_error, self.value) < target
     }
 }
 
@@ -128,7 +128,7 @@ struct Figures {
 /// # Errors
 /// When a policy has less than it is to have, after the table; or when `wad` fails.
 pub fn run(wad: &Path, one_of: usize, print: impl Fn(&str) -> Result<()>) -> Result<()> {
-    let cells = some(one_of.max(1));
+    let cells = sample(one_of.max(1));
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -160,14 +160,14 @@ fn cells() -> impl Iterator<Item = Cell> {
     })
 }
 
-/// Returns one cell of so many, by chance, and the same ones each time: at regular distances all would
-/// be of the same few queues.
-fn some(one_of: usize) -> Vec<Cell> {
+/// Returns a random sample: one of every `one_of` cells, the same ones in each run. Every eighth cell,
+/// say, has the same queue and the same number of flows.
+fn sample(one_of: usize) -> Vec<Cell> {
     let mut random = Random::new(1);
-    let mut cells: Vec<(u64, Cell)> = cells().map(|cell| (random.next(), cell)).collect();
-    cells.sort_unstable_by_key(|(by_chance, _)| *by_chance);
+    let mut cells: Vec<Cell> = cells().collect();
+    cells.sort_by_cached_key(|_| random.next());
     cells.truncate(cells.len().div_ceil(one_of));
-    cells.into_iter().map(|(_, cell)| cell).collect()
+    cells
 }
 
 /// Simulates what each would have.
@@ -196,7 +196,7 @@ fn rates(wad: &Path, cell: Cell) -> Result<Rates> {
     })
 }
 
-/// Returns the rate of all flows together.
+/// Simulates a cell with one kind of sender, and returns the total rate of its flows.
 fn simulate(wad: &Path, cell: Cell, sender: &[&str]) -> Result<Rate> {
     let seeds = if cell.loss == "0" { 1 } else { SEEDS };
     // Enough to see what comes after slow start, and not more packets than can be simulated soon.
@@ -265,7 +265,7 @@ fn conclude(done: &[(Cell, Rates)], print: impl Fn(&str) -> Result<()>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{FLOWS, QUEUES, Rate, Rates, cells, conclude, some};
+    use super::{FLOWS, QUEUES, Rate, Rates, cells, conclude, sample};
 
     #[test]
     fn the_grid_is_large() {
@@ -273,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn some_cells_are_of_every_queue_and_number_of_flows() {
-        assert_eq!(some(1).len(), cells().count());
+    fn a_sample_has_every_queue_with_every_number_of_flows() {
+        assert_eq!(sample(1).len(), cells().count());
         for one_of in [2, 3, 8, 16] {
-            let some = some(one_of);
-            assert_eq!(some.len(), cells().count().div_ceil(one_of));
+            let sample = sample(one_of);
+            assert_eq!(sample.len(), cells().count().div_ceil(one_of));
             for (queue, flows) in QUEUES.into_iter().flat_map(|queue| FLOWS.map(|it| (queue, it))) {
-                assert!(some.iter().any(|cell| cell.queue == queue && cell.flows == flows));
+                assert!(sample.iter().any(|cell| cell.queue == queue && cell.flows == flows));
             }
         }
     }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_makes_misses_no_target() {
+    fn a_ratio_within_two_standard_errors_of_its_target_meets_it() {
         let alike = Rate::of(&[100.0, 101.0, 99.0]);
         assert!(Rate::of(&[90.0, 91.0, 89.0]).over(alike).misses(0.98));
         assert!(!Rate::of(&[70.0, 110.0, 90.0]).over(alike).misses(0.98));

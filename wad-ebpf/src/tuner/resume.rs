@@ -72,9 +72,9 @@ fn take_of<const ADDITION: bool, S: Socket>(
     flow.resuming = Resuming { bytes, rtt_us, until_s, has: Use::Has as u32, ..flow.resuming };
 }
 
-/// The flow sends its FIN. Where all else has been acknowledged its window says the most now: the
-/// kernel halves that of a flow which has sent nothing for an RTO as the FIN leaves
-/// (`tcp_cwnd_application_limited()`).
+/// Ends the Observing phase of an idle flow before its FIN is sent. The kernel halves the window of a
+/// flow that has sent nothing for an RTO when the FIN leaves (`tcp_cwnd_application_limited()`), so at
+/// the close it would prove too little. A flow with data in flight is observed at its close.
 #[inline(always)]
 pub fn on_fin(socket: &impl Socket, flow: &mut Flow) {
     if Visited::of(socket.sk()).is_some_and(|socket| !socket.sends()) {

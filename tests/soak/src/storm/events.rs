@@ -29,7 +29,7 @@ use crate::kills::Build;
 
 /// The kernel's counts and those of the load are the same after so long at most.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
-/// Where they are not, an end that nobody saw is counted after so long.
+/// The agent's recount corrects the count of a close that no callback reported within this time.
 const RECOUNTED_WITHIN: Duration = Duration::from_secs(60);
 /// A start is killed before it is ready, at any moment of this time.
 const START_US: u64 = 600_000;
@@ -185,11 +185,11 @@ impl<'a> Weather<'a> {
         if wrong.is_empty() {
             return Ok(());
         }
-        let left = self.connections_left()?;
+        let open = self.open_connections()?;
         signal::sleep(RECOUNTED_WITHIN)?;
         let later = self.differences(&self.ground.metrics()?)?;
         self.failures.add(&format!(
-            "of {:?} build: {}; connections left: {left:?}; {} s later: {later:?}",
+            "of {:?} build: {}; open connections: {open:?}; {} s later: {later:?}",
             self.build,
             wrong.join(", "),
             RECOUNTED_WITHIN.as_secs(),
@@ -197,9 +197,9 @@ impl<'a> Weather<'a> {
         Ok(())
     }
 
-    /// Returns what the kernel still has of the short connections, where all are to be over: one
-    /// that is here is rightly not counted as closed.
-    fn connections_left(&self) -> Result<Vec<String>> {
+    /// Lists the short connections that are still open in the kernel, by `ss`: the agent is right not
+    /// to count these as closed. There should be none while the load is paused.
+    fn open_connections(&self) -> Result<Vec<String>> {
         let filter = format!("dport = :{PORT}");
         let sockets = self.ground.wire.a().run(|| run("ss", &["-HOtano", &filter]))??;
         Ok(sockets
