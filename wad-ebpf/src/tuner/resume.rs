@@ -77,8 +77,10 @@ fn take_of<const ADDITION: bool, S: Socket>(
 /// the close it would prove too little. A flow with data in flight is observed at its close.
 #[inline(always)]
 pub fn on_fin(socket: &impl Socket, flow: &mut Flow) {
-    if Visited::of(socket.sk()).is_some_and(|socket| !socket.sends()) {
-        leave(socket, flow);
+    if flow.resuming.has != Use::None as u32
+        && Visited::of(socket.sk()).is_some_and(|socket| !socket.sends())
+    {
+        leave_of(socket, flow);
     }
 }
 
