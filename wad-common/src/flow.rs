@@ -237,8 +237,9 @@ pub struct Flow {
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
     pub chosen: u16,
-    /// A program's number for a moment, which the verifier is not to follow.
-    pub scratch: u32,
+    /// A number that the verifier must not track, for a moment: of the program that holds the
+    /// socket's lock, and of a scan, which may run at the same time.
+    pub scratch: [u32; 2],
     /// A [`Room`](crate::growth::Room), as it was at the latest look.
     pub room: u32,
     /// The user that its socket belonged to when that was asked, for a rule; else
@@ -246,8 +247,6 @@ pub struct Flow {
     pub user: u32,
     /// The slot by which scans find it, counted from 1; 0 for none.
     pub slot: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.

@@ -17,6 +17,9 @@ const RDONLY_CAST: usize = 0x7fff_0001;
 
 /// How a field of a kernel's struct is loaded.
 pub trait Access: Copy {
+    /// Whether fields are read without the socket's lock.
+    const IS_SCAN: bool;
+
     /// Loads what lies at this address, plain numbers; zeros where the address turns out to be
     /// bad.
     fn load<T: Copy>(from: *const u8) -> T;
@@ -28,6 +31,8 @@ pub trait Access: Copy {
 pub enum Typed {}
 
 impl Access for Typed {
+    const IS_SCAN: bool = false;
+
     #[inline(always)]
     fn load<T: Copy>(from: *const u8) -> T {
         // SAFETY: the verifier checks the load against the kernel's BTF.
@@ -50,6 +55,8 @@ impl Scanned {
 }
 
 impl Access for Scanned {
+    const IS_SCAN: bool = true;
+
     #[inline(always)]
     fn load<T: Copy>(from: *const u8) -> T {
         if Self::is_cheap() {

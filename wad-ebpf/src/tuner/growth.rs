@@ -185,9 +185,9 @@ fn buffers<A: Access>(socket: &Visited<A>, flow: &mut Flow) -> [Buffer; 2] {
         is_locked: locked & RCVBUF != 0,
     };
     let sends = buffer(flow, &Kind::send(flow), &sends);
-    let sends = hidden(flow, sends);
+    let sends = hidden::<A>(flow, sends);
     let receives = buffer(flow, &Kind::receive(flow), &receives);
-    let mut receives = hidden(flow, receives);
+    let mut receives = hidden::<A>(flow, receives);
     if receives.has_bytes > receives.most_bytes {
         // It has to hold what it was offered for, until that has come.
         receives.least_bytes = socket.least_rcvbuf_bytes();
@@ -199,10 +199,11 @@ fn buffers<A: Access>(socket: &Visited<A>, flow: &mut Flow) -> [Buffer; 2] {
 /// would follow each way to them with each way on: "BPF program is too large. Processed
 /// 1000001 insn", Linux 6.18.
 #[inline(always)]
-fn hidden(flow: &mut Flow, buffer: Buffer) -> Buffer {
-    let scratch = &raw mut flow.scratch;
+fn hidden<A: Access>(flow: &mut Flow, buffer: Buffer) -> Buffer {
+    let scratch = &raw mut flow.scratch[A::IS_SCAN as usize];
     let forget = |number: u32| {
-        // SAFETY: a field of the flow's state, which no other program uses.
+        // SAFETY: a field of the flow's state. One program at a time has the socket's lock, and
+        // one scan at a time uses the other field.
         unsafe {
             scratch.write_volatile(number);
             scratch.read_volatile()
