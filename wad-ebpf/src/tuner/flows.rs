@@ -361,13 +361,16 @@ fn let_go(socket: &impl Socket, flow: &mut Flow, has_another: bool) {
     forget(flow);
 }
 
-/// Removes a flow's state and its slot.
+/// Removes a flow's state, and then its slot. Where the kernel does not get the lock of the map's
+/// bucket in time (Linux 6.15 and later), both stay, so that the next recount finds the flow and
+/// removes it.
 #[inline(always)]
 pub fn forget(flow: &mut Flow) {
     flow.outcome = Outcome::Ended as u32;
-    slots::give_back(flow.slot);
-    // It is there.
-    let _ = FLOWS.remove(flow.cookie);
+    let slot = flow.slot;
+    if FLOWS.remove(flow.cookie).is_ok() {
+        slots::give_back(slot);
+    }
 }
 
 #[inline(never)]
