@@ -66,3 +66,4 @@ pub mod targets;
 pub mod transfer;
 pub mod udp;
 pub mod unread;
+pub mod whose;

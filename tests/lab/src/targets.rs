@@ -5,6 +5,7 @@ use crate::{
     landed::{Experiment, Figures},
     measure::median,
     scenario::{Scenario, Target, Variant},
+    whose::Whose,
 };
 
 /// A target on one path.
@@ -15,6 +16,8 @@ pub struct Verdict {
     pub is_met: bool,
     /// Nobody has measured it, if not.
     pub has_figures: bool,
+    /// Whose figure the bounds are multiples of; None where they are fixed figures.
+    pub of: Option<Whose>,
     /// Holds what was wanted and what was found.
     pub words: String,
 }
@@ -25,7 +28,7 @@ pub fn verdicts(scenario: &Scenario, found: &Experiment) -> Vec<Verdict> {
     let of = |target| {
         let variants =
             scenario.variants.iter().filter(move |variant| scenario.judges(target, variant));
-        variants.map(move |variant| verdict(target, variant, found))
+        variants.map(move |variant| verdict(scenario, target, variant, found))
     };
     scenario.targets.iter().flat_map(of).collect()
 }
@@ -46,7 +49,7 @@ pub fn missed(scenario: &Scenario, found: &Experiment) -> Vec<String> {
     missed.map(|verdict| format!("{}: {}", scenario.name, verdict.words)).collect()
 }
 
-fn verdict(target: &Target, of: &Variant, found: &Experiment) -> Verdict {
+fn verdict(scenario: &Scenario, target: &Target, of: &Variant, found: &Experiment) -> Verdict {
     let who = target.flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
     let head = format!("{}{who}: {}", of.name, target.measure.words());
     let values = found.variant(&of.name).map_or(Vec::new(), |variant| values(target, variant));
@@ -54,11 +57,14 @@ fn verdict(target: &Target, of: &Variant, found: &Experiment) -> Verdict {
         None => Some((1.0, String::new())),
         Some(base) => reference(target, &format!("{base}{}", of.suffix()), found),
     };
+    let base = target.of.as_ref().map(|base| format!("{base}{}", of.suffix()));
+    let base = scenario.variants.iter().find(|variant| Some(&variant.name) == base.as_ref());
+    let whose_base = base.and_then(|base| Whose::found(base, found));
     let variant = of.name.clone();
     let Some((unit, whose)) = unit.filter(|_| !values.is_empty()) else {
         let of = target.of.as_ref().map_or(String::new(), |base| format!(" of {base}'s"));
         let words = format!("{head}: no figures; {}{of}", wanted(target));
-        return Verdict { variant, is_met: false, has_figures: false, words };
+        return Verdict { variant, is_met: false, has_figures: false, of: whose_base, words };
     };
     let is_met = values.iter().all(|value| {
         target.at_least.is_none_or(|least| *value >= least * unit)
@@ -68,7 +74,7 @@ fn verdict(target: &Target, of: &Variant, found: &Experiment) -> Verdict {
     let each =
         if target.each { format!(" in each of {} runs", values.len()) } else { String::new() };
     let words = format!("{head} {}{whose}; {}{each}", shown.join(", "), wanted(target));
-    Verdict { variant, is_met, has_figures: true, words }
+    Verdict { variant, is_met, has_figures: true, of: whose_base, words }
 }
 
 /// Returns the figures that have to meet the target: none where a run that has to has

@@ -7,10 +7,10 @@ use super::{
     markdown::{Table, both, link, list, megabits, over, times},
 };
 use crate::{
-    algorithm::is_own,
     landed::Figures,
     report::{self, NEWER, UNTUNED},
     scenario::{Measure, Variant},
+    whose::Whose,
 };
 
 /// Rates that differ by no more are the same.
@@ -99,25 +99,6 @@ impl<'a> Row<'a> {
 
 fn with_paper(name: &str, paper: Option<&str>) -> String {
     paper.map_or_else(|| name.to_owned(), |paper| format!("{name}<br>{paper}"))
-}
-
-/// Tells whose work a variant is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Nobody,
-    Hand,
-    Wad,
-}
-
-impl Whose {
-    fn of(variant: &Variant, figures: &Figures) -> Self {
-        match variant.by_hand {
-            _ if variant.base.starts_with(UNTUNED) => Self::Nobody,
-            Some(true) => Self::Hand,
-            None if !is_own(&figures.law) => Self::Hand,
-            _ => Self::Wad,
-        }
-    }
 }
 
 impl<'a> Found<'a> {

@@ -6,7 +6,7 @@ use super::{
     Found,
     markdown::{link, list, targets},
 };
-use crate::{landed::Landed, study::Study, targets::Verdict};
+use crate::{landed::Landed, study::Study, targets::Verdict, whose::Whose};
 
 /// Returns the lines of the head.
 pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
@@ -22,7 +22,7 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
     let mut text = list([
         format!("Machine: {}.", machines(landed)),
         format!("Measured: {}.", days(landed)),
-        format!("Targets: {met} met, {missed} missed.{unseen}"),
+        format!("Targets: {met} met, {missed} missed.{unseen} {}", kinds(all, met + missed)),
     ]);
     let lines: Vec<&String> = judged.iter().flat_map(|judged| &judged.lines).collect();
     if !lines.is_empty() {
@@ -34,6 +34,22 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
         text += &format!("\nNot measured, and so missed: {}.\n", unmeasured.join(", "));
     }
     text
+}
+
+/// Returns what targets hold `wad` against. A target that asks for a multiple of what an operator
+/// gets by hand says more than a fixed figure does.
+fn kinds(all: &[&Found<'_>], targets: usize) -> String {
+    let verdicts: Vec<Verdict> = all.iter().flat_map(|found| found.verdicts()).collect();
+    let of = |whose| verdicts.iter().filter(|verdict| verdict.of == Some(whose)).count();
+    let [untuned, hand, wad] = [Whose::Untuned, Whose::Hand, Whose::Wad].map(of);
+    let papers = all.iter().filter(|found| found.scenario.paper.is_some());
+    let papers: usize = papers.map(|found| found.verdicts().len()).sum();
+    let fixed = targets - untuned - hand - wad;
+    format!(
+        "Of all {targets}, {hand} hold it against what is done by hand, {untuned} against what is \
+         untuned, {wad} against another policy of `wad`, and {fixed} against a fixed figure; \
+         {papers} are of the papers' experiments."
+    )
 }
 
 /// The targets of a scenario or a study.
