@@ -50,7 +50,12 @@ impl Plan {
         };
         let rtt = format!("{}ms", path.rtt.0.as_secs_f64() * 1e3);
         let mtu = path.mtu.to_string();
-        ["plan", "--rate", &rate, "--rtt", &rtt, "--mtu", &mtu].map(str::to_owned).to_vec()
+        let mut arguments =
+            ["plan", "--rate", &rate, "--rtt", &rtt, "--mtu", &mtu].map(str::to_owned).to_vec();
+        if path.forward.loss > 0.0 {
+            arguments.extend(["--loss".to_owned(), format!("{:e}", path.forward.loss)]);
+        }
+        arguments
     }
 
     /// Returns the policy that is meant of those in a plan's text, for the lab's network;
@@ -145,8 +150,11 @@ mod tests {
     #[test]
     fn the_question_is_the_path() {
         let path = |text: &str| toml::from_str::<Path>(text).unwrap();
-        let path = path("rtt = '120ms'\nforward = { rate = '600Mbit', queue.bdp = 1 }");
+        let mut path = path("rtt = '120ms'\nforward = { rate = '600Mbit', queue.bdp = 1 }");
         let words = "plan --rate 600Mbit --rtt 120ms --mtu 1500";
+        assert_eq!(Plan::First.arguments(&path).join(" "), words);
+        path.forward.loss = 1e-5;
+        let words = format!("{words} --loss 1e-5");
         assert_eq!(Plan::First.arguments(&path).join(" "), words);
     }
 }
