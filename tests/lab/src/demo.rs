@@ -12,8 +12,10 @@ use crate::{
     svg, table,
 };
 
-const SCENARIOS: [(&str, [&str; 2]); 2] =
-    [("buffers-oc12", ["untuned", "tuned"]), ("aimd-oc12", ["reno", "wad_aimd"])];
+const SCENARIOS: [(&str, &[&str]); 2] = [
+    ("buffers-oc12", &["untuned", "tuned"]),
+    ("pasted-lossy", &["untuned-1e-6", "cubic-1e-6", "pasted-1e-6"]),
+];
 
 /// Tells what made the demonstration fail.
 #[derive(Debug, thiserror::Error)]

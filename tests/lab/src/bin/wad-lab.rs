@@ -95,7 +95,7 @@ enum Command {
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
     },
-    /// Shows what tuning gains on two paths, in about a minute: a table and a picture.
+    /// Shows what tuning gains on two paths, in about two minutes: a table and a picture.
     Demo {
         /// The `wad` binary.
         #[arg(long)]
