@@ -149,7 +149,9 @@ fn a_mark_or_a_drop_is_one_decrease() -> Result<()> {
         ensure!(decrease.state == if is_mark { CWR } else { RECOVERY }, "{decrease:?}");
         let (cwnd, ssthresh) = decrease.after.context("the flow ended too early")?;
         case.law.check_decrease(decrease.cwnd_before, ssthresh)?;
-        ensure!(cwnd == ssthresh, "{decrease:?}");
+        // The ACK that ends the episode may acknowledge most of a window on a busy machine, and the
+        // window grows for it before it is read: by no more than a round trip's growth.
+        ensure!((ssthresh..=ssthresh + ssthresh / 32).contains(&cwnd), "{decrease:?}");
         ensure!(seen.flow.ssthresh_segments == Some(ssthresh), "{:?}", seen.flow);
         ensure!(seen.cwr_packets == 1, "{} packets with CWR", seen.cwr_packets);
         let expected = Signals { congestion: 1, timeouts: 0, stalls: 0 };
