@@ -237,8 +237,8 @@ pub struct Flow {
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
     pub chosen: u16,
-    /// A number that the verifier must not track, for a moment: of the program that holds the
-    /// socket's lock, and of a scan, which may run at the same time.
+    /// Programs write a number here and read it back, so that the verifier forgets its range. The
+    /// first is for the program that holds the socket's lock, the second for a scan, which holds none.
     pub scratch: [u32; 2],
     /// A [`Room`](crate::growth::Room), as it was at the latest look.
     pub room: u32,

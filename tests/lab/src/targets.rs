@@ -16,7 +16,8 @@ pub struct Verdict {
     pub is_met: bool,
     /// Nobody has measured it, if not.
     pub has_figures: bool,
-    /// Whose figure the bounds are multiples of; None where they are fixed figures.
+    /// Who set up the variant that the bounds are multiples of; None for fixed figures, and where
+    /// that variant has no figures.
     pub of: Option<Whose>,
     /// Holds what was wanted and what was found.
     pub words: String,
@@ -53,13 +54,12 @@ fn verdict(scenario: &Scenario, target: &Target, of: &Variant, found: &Experimen
     let who = target.flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
     let head = format!("{}{who}: {}", of.name, target.measure.words());
     let values = found.variant(&of.name).map_or(Vec::new(), |variant| values(target, variant));
-    let unit = match &target.of {
-        None => Some((1.0, String::new())),
-        Some(base) => reference(target, &format!("{base}{}", of.suffix()), found),
-    };
     let base = target.of.as_ref().map(|base| format!("{base}{}", of.suffix()));
-    let base = scenario.variants.iter().find(|variant| Some(&variant.name) == base.as_ref());
-    let whose_base = base.and_then(|base| Whose::found(base, found));
+    let unit = match &base {
+        None => Some((1.0, String::new())),
+        Some(base) => reference(target, base, found),
+    };
+    let whose_base = base.and_then(|base| Whose::named(&base, scenario, found));
     let variant = of.name.clone();
     let Some((unit, whose)) = unit.filter(|_| !values.is_empty()) else {
         let of = target.of.as_ref().map_or(String::new(), |base| format!(" of {base}'s"));

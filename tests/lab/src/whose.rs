@@ -1,14 +1,13 @@
-//! Whose work a variant is: an operator would have the first without doing anything, the second by
-//! hand, and the third from `wad`.
+//! Who sets a variant up: nobody, an operator by hand, or `wad`.
 
 use crate::{
     algorithm::is_own,
     landed::{Experiment, Figures},
     report::UNTUNED,
-    scenario::Variant,
+    scenario::{Scenario, Variant},
 };
 
-/// Whose work a variant is.
+/// Who sets a variant up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Untuned,
@@ -17,7 +16,7 @@ pub enum Whose {
 }
 
 impl Whose {
-    /// Returns whose work a variant with these figures is.
+    /// Returns who sets a variant up. Its figures name its congestion control.
     #[must_use]
     pub fn of(variant: &Variant, figures: &Figures) -> Self {
         match variant.by_hand {
@@ -28,10 +27,10 @@ impl Whose {
         }
     }
 
-    /// Returns whose work a variant is by the figures that were found of it; None where there are
-    /// none.
+    /// Returns who sets up the variant with this name; None where it has no figures.
     #[must_use]
-    pub fn found(variant: &Variant, found: &Experiment) -> Option<Self> {
-        found.variant(&variant.name).map(|figures| Self::of(variant, figures))
+    pub fn named(name: &str, scenario: &Scenario, found: &Experiment) -> Option<Self> {
+        let variant = scenario.variants.iter().find(|variant| variant.name == name)?;
+        Some(Self::of(variant, found.variant(name)?))
     }
 }

@@ -361,9 +361,9 @@ fn let_go(socket: &impl Socket, flow: &mut Flow, has_another: bool) {
     forget(flow);
 }
 
-/// Removes a flow's state, and then its slot. Where the kernel does not get the lock of the map's
-/// bucket in time (Linux 6.15 and later), both stay, so that the next recount finds the flow and
-/// removes it.
+/// Removes a flow's state from the map, and frees its slot. The removal fails where the kernel does
+/// not get the lock of the map's bucket in time (Linux 6.15 and later). Then the slot stays taken, so
+/// that the next recount finds the flow and tries again.
 #[inline(always)]
 pub fn forget(flow: &mut Flow) {
     flow.outcome = Outcome::Ended as u32;
