@@ -21,8 +21,8 @@
 //! the noise of a path for a queue doubles its window as ever, a moment later. Over 160 simulated paths
 //! (50 Mbit/s to 3 Gbit/s, 10 to 250 ms, queues of 0.05 to 1 of what the path holds) 1 MB took 0.80 of
 //! the time that it takes with a window that doubles and is paced at two windows, and the segments
-//! lost were 0.74 of those; of eight flows that begin together, 0.98. Paced at three windows eight
-//! lose 1.4 times as much, and with a fourfold growth 1.7 times.
+//! lost were 0.74 of those; of eight flows that begin together, 0.98. Paced at three windows, or with a
+//! fourfold growth, one flow loses 1.2 times as much.
 //!
 //! A flow keeps this state in the 16 bytes that hold [`Cubic`](super::cubic::Cubic) once slow start
 //! has ended. Each of the two tells its own state from the other's.

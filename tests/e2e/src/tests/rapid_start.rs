@@ -16,13 +16,14 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-const RTT: Duration = Duration::from_millis(60);
-/// It carries 5,000 segments in a round trip.
-const PATH: &str = "rtt = '60ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
+const RTT: Duration = Duration::from_millis(120);
+/// It carries 10,000 segments in a round trip.
+const PATH: &str = "rtt = '120ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
 /// Three round trips of 10, 30 and 90 segments.
 const FIRST_SEGMENTS: std::ops::Range<u64> = 20..130;
-/// A connection on a busy host may see a queue that is none.
-const CONNECTIONS: u16 = 6;
+/// So many samples are enough, of several connections: one on a busy host may see a queue that is none.
+const SAMPLES: usize = 30;
+const MOST_CONNECTIONS: u16 = 15;
 
 /// Returns how flows of a path with these keys are within their first segments.
 fn beginnings(name: &str, keys: &str) -> Result<Vec<Flow>> {
@@ -32,7 +33,10 @@ fn beginnings(name: &str, keys: &str) -> Result<Vec<Flow>> {
     let wan = Wan::start(&toml::from_str(PATH)?)?;
     settings::apply(&wan)?;
     let mut flows = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..MOST_CONNECTIONS {
+        if flows.len() > SAMPLES {
+            break;
+        }
         let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?;
         let connection = slice::from_ref(&connection);
         let seen = while_sending(connection, || samples(wan.a(), connection, RTT * 4))?;
@@ -40,7 +44,7 @@ fn beginnings(name: &str, keys: &str) -> Result<Vec<Flow>> {
         flows.extend(seen.filter(|flow| FIRST_SEGMENTS.contains(&flow.delivered_segments)));
     }
     agent.stop()?;
-    ensure!(flows.len() > 10, "only {} samples", flows.len());
+    ensure!(flows.len() > SAMPLES, "only {} samples", flows.len());
     Ok(flows)
 }
 
