@@ -68,7 +68,7 @@ pub fn cong_avoid(
     answer_late(tcp, parameters, shrink);
     let acked_segments = ctx.argument(2) as u32;
     let hystart = if HyStart::is_for(tcp.ssthresh_segments()) {
-        end_slow_start(tcp, acked_segments)
+        end_slow_start(tcp, parameters, acked_segments)
     } else {
         HyStart::START
     };
@@ -168,12 +168,15 @@ pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
 /// Ends slow start that has no threshold where the path shows a queue. Returns how the window is to
 /// grow until then.
 #[inline(always)]
-fn end_slow_start(tcp: Tcp, acked_segments: u32) -> HyStart {
+fn end_slow_start(tcp: Tcp, parameters: Parameters, acked_segments: u32) -> HyStart {
     let mut state: HyStart = tcp.private(LOSS_BASED_END);
     let is_over = state.ends_with(&hystart::Ack {
         latest_rtt_us: tcp.latest_rtt_us(),
         acked_segments,
-        has_rapid_start: tcp.is_paced() && tcp.prior_cwnd_segments() == 0,
+        // One that goes on through full queues of this host would fill these all the faster.
+        has_rapid_start: tcp.is_paced()
+            && tcp.prior_cwnd_segments() == 0
+            && !parameters.has(IGNORE_LOCAL_STALLS),
     });
     tcp.set_private(LOSS_BASED_END, state);
     if is_over {
