@@ -13,17 +13,6 @@
 //! where the queue is shorter, and takes the noise of a real path for a queue: a 32nd of 60 ms left
 //! half of the window after 6 MB.
 //!
-//! Until the path shows anything of a queue, the window of a paced flow grows threefold in a round
-//! (rapid start, after SUSS, Arghavani et al., SIGCOMM 2024), and the flow is paced at
-//! [four windows in an RTT](super::pacing::rapid_bytes_per_second): so it comes to the path's rate
-//! with a quarter of what the path holds, and the ACKs that tell of that arrive before the window has
-//! grown threefold. The first sign is a 16th of the RFC's threshold, in fewer samples: what takes
-//! the noise of a path for a queue doubles its window as ever, a moment later. Over 160 simulated paths
-//! (50 Mbit/s to 3 Gbit/s, 10 to 250 ms, queues of 0.05 to 1 of what the path holds) 1 MB took 0.80 of
-//! the time that it takes with a window that doubles and is paced at two windows, and the segments
-//! lost were 0.74 of those; of eight flows that begin together, 0.98. Paced at three windows, or with a
-//! fourfold growth, one flow loses 1.2 times as much.
-//!
 //! A flow keeps this state in the 16 bytes that hold [`Cubic`](super::cubic::Cubic) once slow start
 //! has ended. Each of the two tells its own state from the other's.
 
@@ -36,13 +25,6 @@ const MAX_RTT_THRESH_US: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
-/// The first sign of a queue, which ends rapid start, is this part of the threshold, in the least of so
-/// many samples, of so many segments at least.
-const SIGN_DIVISOR: u32 = 16;
-const SIGN_SAMPLES: u8 = 4;
-const SIGN_SEGMENTS: u8 = 8;
-/// In rapid start a segment counts for so many.
-const RAPID_COUNT: u32 = 2;
 /// The samples are of so many segments at least: what a host sends at once waits for itself, and
 /// only the first of it finds the queue as it is.
 const SEGMENTS: u8 = 32;
@@ -57,8 +39,6 @@ enum Phase {
     SlowStart = 1,
     /// Conservative Slow Start.
     Conservative = 2,
-    /// The path has shown nothing of a queue so far.
-    Rapid = 3,
 }
 
 /// The state of a flow in slow start that has no threshold.
@@ -89,8 +69,6 @@ pub struct Ack {
     pub latest_rtt_us: u32,
     /// Segments that it acknowledges.
     pub acked_segments: u32,
-    /// Slow start that begins with this ACK is rapid: the flow is paced, and has met no congestion.
-    pub has_rapid_start: bool,
 }
 
 impl HyStart {
@@ -105,9 +83,6 @@ impl HyStart {
         mark: 0,
     };
 
-    /// A flow that goes on from a window which others had: it has no rapid start.
-    pub const RESUMED: Self = Self { phase: Phase::SlowStart as u8, mark: MARK, ..Self::START };
-
     /// Whether slow start of this window is to end by itself: it has no threshold.
     #[inline(always)]
     #[must_use]
@@ -120,8 +95,7 @@ impl HyStart {
     #[must_use]
     pub const fn ends_with(&mut self, ack: &Ack) -> bool {
         if self.mark != MARK {
-            let phase = if ack.has_rapid_start { Phase::Rapid } else { Phase::SlowStart };
-            *self = Self { phase: phase as u8, ..Self::RESUMED };
+            *self = Self { phase: Phase::SlowStart as u8, mark: MARK, ..Self::START };
         }
         let rtt_us = ack.latest_rtt_us;
         if rtt_us == 0 {
@@ -137,9 +111,7 @@ impl HyStart {
         let segments =
             if ack.acked_segments < SEGMENTS as u32 { ack.acked_segments as u8 } else { SEGMENTS };
         self.segments = self.segments.saturating_add(segments);
-        let (samples, segments) =
-            if self.is_rapid() { (SIGN_SAMPLES, SIGN_SEGMENTS) } else { (N_RTT_SAMPLE, SEGMENTS) };
-        if self.samples < samples || self.segments < segments {
+        if self.samples < N_RTT_SAMPLE || self.segments < SEGMENTS {
             return false;
         }
         let queue_us = self.least_rtt_us - self.base_rtt_us;
@@ -148,13 +120,8 @@ impl HyStart {
         self.segments = 0;
         let was_conservative = self.is_conservative();
         let threshold_us = threshold_us(self.base_rtt_us);
-        let has_sign = queue_us >= threshold_us / SIGN_DIVISOR;
-        let has_queue = queue_us >= threshold_us || has_sign && self.is_rapid();
-        if has_queue {
-            self.phase = Phase::Conservative as u8;
-        } else if was_conservative {
-            self.phase = Phase::SlowStart as u8;
-        }
+        let has_queue = queue_us >= threshold_us;
+        self.phase = if has_queue { Phase::Conservative as u8 } else { Phase::SlowStart as u8 };
         was_conservative && queue_us >= 2 * threshold_us
     }
 
@@ -163,24 +130,6 @@ impl HyStart {
     #[must_use]
     pub const fn is_conservative(&self) -> bool {
         self.mark == MARK && self.phase == Phase::Conservative as u8
-    }
-
-    /// Whether the window grows threefold in a round.
-    #[inline(always)]
-    #[must_use]
-    pub const fn is_rapid(&self) -> bool {
-        self.mark == MARK && self.phase == Phase::Rapid as u8
-    }
-
-    /// Returns for how many segments an ACK counts while the window is within its limit (RFC 3742).
-    #[inline(always)]
-    #[must_use]
-    pub const fn counted_segments(&self, window: &Window, acked_segments: u32) -> u32 {
-        if self.is_rapid() && !window.is_limited() {
-            acked_segments.saturating_mul(RAPID_COUNT)
-        } else {
-            acked_segments
-        }
     }
 }
 

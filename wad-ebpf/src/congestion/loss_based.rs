@@ -67,11 +67,8 @@ pub fn cong_avoid(
     start::within_path(tcp);
     answer_late(tcp, parameters, shrink);
     let acked_segments = ctx.argument(2) as u32;
-    let hystart = if HyStart::is_for(tcp.ssthresh_segments()) {
-        end_slow_start(tcp, parameters, acked_segments)
-    } else {
-        HyStart::START
-    };
+    let is_conservative =
+        HyStart::is_for(tcp.ssthresh_segments()) && end_slow_start(tcp, acked_segments);
     let entitled_segments = if is_held_by_host(tcp, parameters) {
         tcp.entitled_by_flight_segments()
     } else {
@@ -85,11 +82,10 @@ pub fn cong_avoid(
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
-        after = if hystart.is_conservative() {
+        after = if is_conservative {
             hystart::grow(before, acked_segments)
         } else {
-            let counted_segments = hystart.counted_segments(&before, acked_segments);
-            grow(parameters, before.cwnd_segments, acked_segments).on_ack(before, counted_segments)
+            grow(parameters, before.cwnd_segments, acked_segments).on_ack(before, acked_segments)
         };
         if after.cwnd_segments != before.cwnd_segments {
             tcp.set_cwnd_segments(after.cwnd_segments);
@@ -165,31 +161,18 @@ pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
     tcp.private(CREDIT_Q16)
 }
 
-/// Ends slow start that has no threshold where the path shows a queue. Returns how the window is to
-/// grow until then.
+/// Ends slow start that has no threshold where the path shows a queue. Returns whether the window
+/// is to grow slower for now.
 #[inline(always)]
-fn end_slow_start(tcp: Tcp, parameters: Parameters, acked_segments: u32) -> HyStart {
+fn end_slow_start(tcp: Tcp, acked_segments: u32) -> bool {
     let mut state: HyStart = tcp.private(LOSS_BASED_END);
-    let is_over = state.ends_with(&hystart::Ack {
-        latest_rtt_us: tcp.latest_rtt_us(),
-        acked_segments,
-        // One that goes on through full queues of this host would fill these all the faster.
-        has_rapid_start: tcp.is_paced()
-            && tcp.prior_cwnd_segments() == 0
-            && !parameters.has(IGNORE_LOCAL_STALLS),
-    });
-    tcp.set_private(LOSS_BASED_END, state);
+    let ack = hystart::Ack { latest_rtt_us: tcp.latest_rtt_us(), acked_segments };
+    let is_over = state.ends_with(&ack);
     if is_over {
         tcp.set_ssthresh_segments(tcp.cwnd_segments());
-        return HyStart::START;
     }
-    state
-}
-
-/// Whether the flow is in rapid start.
-#[inline(always)]
-pub fn is_rapid(tcp: Tcp) -> bool {
-    HyStart::is_for(tcp.ssthresh_segments()) && tcp.private::<HyStart>(LOSS_BASED_END).is_rapid()
+    tcp.set_private(LOSS_BASED_END, state);
+    !is_over && state.is_conservative()
 }
 
 /// Whether a full queue of this host held the flow back, where the path tells us not

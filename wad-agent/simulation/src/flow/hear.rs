@@ -104,8 +104,7 @@ impl Flow {
         pacing::follow(&mut self.tcp, packets_out);
         if let Some(parameters) = self.law.ours() {
             let window = parameters.bounded_window(&self.tcp, 0);
-            let is_rapid = self.law.is_rapid(&self.tcp);
-            pacing::follow_window(&mut self.tcp, &window, packets_out, is_rapid);
+            pacing::follow_window(&mut self.tcp, &window, packets_out);
         }
     }
 

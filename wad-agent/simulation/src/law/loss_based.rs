@@ -96,10 +96,7 @@ impl LossBasedLaw {
                 tcp.ssthresh_segments = window.ssthresh_segments;
             }
         }
-        if matches!(step, Step::Jump(_)) {
-            tcp.is_paced = true;
-            self.hystart = HyStart::RESUMED;
-        }
+        tcp.is_paced |= matches!(step, Step::Jump(_));
         true
     }
 }
@@ -125,17 +122,16 @@ impl Law for LossBasedLaw {
         if self.is_ours {
             self.parameters.start_within_path(tcp);
         }
-        let mut hystart = HyStart::START;
+        let mut is_conservative = false;
         if self.is_ours && HyStart::is_for(tcp.ssthresh_segments) {
             let seen = hystart::Ack {
                 latest_rtt_us: tcp.latest_rtt_us,
                 acked_segments: ack.acked_segments,
-                has_rapid_start: tcp.is_paced && tcp.prior_cwnd_segments == 0,
             };
             if self.hystart.ends_with(&seen) {
                 tcp.ssthresh_segments = tcp.cwnd_segments;
             } else {
-                hystart = self.hystart;
+                is_conservative = self.hystart.is_conservative();
             }
         }
         let entitled_segments = tcp.entitled_segments();
@@ -146,11 +142,11 @@ impl Law for LossBasedLaw {
             after = before;
         } else if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            after = if hystart.is_conservative() {
+            after = if is_conservative {
                 hystart::grow(before, ack.acked_segments)
             } else {
                 let law = self.rule.grow(&self.parameters, tcp, ack);
-                law.on_ack(before, hystart.counted_segments(&before, ack.acked_segments))
+                law.on_ack(before, ack.acked_segments)
             };
             self.state.credit_q16 = after.credit_q16;
         }
@@ -185,10 +181,6 @@ impl Law for LossBasedLaw {
         if let Rule::Cubic { state, .. } = &mut self.rule {
             state.time_out();
         }
-    }
-
-    fn is_rapid(&self, tcp: &Tcp) -> bool {
-        HyStart::is_for(tcp.ssthresh_segments) && self.hystart.is_rapid()
     }
 
     fn ours(&self) -> Option<&Parameters> {
