@@ -1,11 +1,11 @@
 //! The counts of paths are held against the flows that there are, by a walk over the paths, over the
 //! flows of all network namespaces, and over the paths again.
 //!
-//! The end of a flow goes unseen where another program has taken the callback, and on a kernel that is
-//! hardened to run no program while init (PID 1) has the processor: Linux 6.18 of a cloud's virtual
-//! machines compares `current->tgid` with 1 in `__cgroup_bpf_run_filter_sock_ops()`. The build that was
-//! looked into exempts packets that an interrupt brings; where one connection in twenty million ended
-//! unseen, another probably does not.
+//! The recount also finds flows whose close callback never ran. There are two known causes. Another
+//! program on the cgroup may clear the callback's flag. And a hardened kernel may skip BPF programs
+//! while init (PID 1) is the current task: `__cgroup_bpf_run_filter_sock_ops()` of such a Linux 6.18
+//! compares `current->tgid` with 1, except in interrupts. In another build of it one close in twenty
+//! million was missed, probably because interrupts are not excepted there.
 
 use core::ffi::c_void;
 
