@@ -11,7 +11,11 @@ fn samples(state: &mut HyStart, rtts_us: &[u32]) -> bool {
     let mut is_over = false;
     for latest_rtt_us in rtts_us {
         for _ in 0..8 {
-            is_over |= state.ends_with(&Ack { latest_rtt_us: *latest_rtt_us, acked_segments: 4 });
+            is_over |= state.ends_with(&Ack {
+                latest_rtt_us: *latest_rtt_us,
+                acked_segments: 4,
+                rapid_start_allowed: false,
+            });
         }
     }
     is_over

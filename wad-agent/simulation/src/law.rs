@@ -33,6 +33,11 @@ pub trait Law {
     /// A time-out has taken all that was on its way for lost.
     fn time_out(&mut self) {}
 
+    /// Whether the flow is in rapid start, and paced for that.
+    fn is_rapid(&self, _tcp: &Tcp) -> bool {
+        false
+    }
+
     /// The parameters of a flow under a law of ours, which has more set than the kernel's.
     fn ours(&self) -> Option<&Parameters> {
         None

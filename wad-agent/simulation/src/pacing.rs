@@ -2,7 +2,7 @@
 
 use wad_common::law::{
     INITIAL_WINDOW_SEGMENTS, Window,
-    pacing::{bytes_per_second, enough_bytes_per_second},
+    pacing::{bytes_per_second, enough_bytes_per_second, rapid_bytes_per_second},
 };
 
 use crate::tcp::Tcp;
@@ -55,8 +55,14 @@ pub fn follow(tcp: &mut Tcp, packets_out: u32) {
     }
 }
 
-/// Takes back what a law of ours does of that, whose flow has this window.
-pub fn follow_window(tcp: &mut Tcp, window: &Window, packets_out: u32) {
+/// Changes that as a law of ours does, whose flow has this window.
+pub fn follow_window(tcp: &mut Tcp, window: &Window, packets_out: u32, is_rapid: bool) {
+    if is_rapid && !window.is_limited() {
+        if let Some(rate) = rapid_bytes_per_second(window, tcp.mss_bytes, tcp.srtt_us) {
+            tcp.pace_at(rate);
+        }
+        return;
+    }
     let enough = enough_bytes_per_second(window, packets_out, tcp.mss_bytes, tcp.srtt_us);
     if let Some(rate) = enough {
         tcp.pace_at(rate.min(tcp.pacing_bytes_per_second));
@@ -99,7 +105,7 @@ mod tests {
         assert_eq!(paced(200), 4 * paced(50));
         // A law of ours has it by the window.
         let window = tcp.window(0);
-        follow_window(&mut tcp, &window, 200);
+        follow_window(&mut tcp, &window, 200, false);
         assert_eq!(tcp.pacing_bytes_per_second, 6_000_000);
     }
 

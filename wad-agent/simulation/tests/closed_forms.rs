@@ -176,3 +176,26 @@ fn trains_go_as_their_segments_would() {
         assert!((ratio - 1.0).abs() < most, "{ratio}");
     }
 }
+
+/// A window that triples has sent 1 MB, which is 691 segments, in its fifth round (10, 30, 90, 270),
+/// and one that doubles in its seventh.
+#[test]
+fn an_object_takes_two_rounds_less_where_the_window_triples() {
+    const BYTES: f64 = 1e6;
+    let path = path(600.0, 120.0, 0.5);
+    let rounds = |control| {
+        let sender = Sender::new(Algorithm::Cubic, control);
+        let mut world = World::new(path, &[]).with(&sender, 1, 0.0);
+        let segments = BYTES / f64::from(path.mss_bytes());
+        while (world.arrived(0) as f64) < segments {
+            world.run(world.now_seconds() + 0.001);
+        }
+        (world.now_seconds() / 0.12, world.flows[0].lost())
+    };
+    let (rapid, lost) = rounds(Control::STANDARD);
+    let (doubling, _) = rounds(Control { pacing: Pacing::Off as u32, ..Control::STANDARD });
+    println!("{rapid:.2} rounds, and {doubling:.2}");
+    assert!((4.5..5.0).contains(&rapid), "{rapid}");
+    assert!((6.5..7.0).contains(&doubling), "{doubling}");
+    assert_eq!(lost, 0);
+}

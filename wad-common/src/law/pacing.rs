@@ -9,6 +9,9 @@ const AVOIDANCE_PERCENT: u64 = 120;
 /// The ratio is this while the window doubles: `tcp_pacing_ss_ratio`.
 const SLOW_START_PERCENT: u64 = 200;
 
+/// The ratio is this in rapid start: see [`hystart`](super::hystart).
+const RAPID_PERCENT: u64 = 400;
+
 /// The rate that spreads a window over its RTT, and lets it grow: 1.2 times the
 /// window in an RTT, twice while it doubles; and where slow start is limited
 /// (RFC 3742), for what that adds in an RTT. None without an RTT, which is no rate
@@ -21,17 +24,34 @@ pub const fn bytes_per_second(
     srtt_us: u32,
     doubles: bool,
 ) -> Option<u64> {
-    const US_PER_PERCENT: u64 = 1_000_000 / 100;
-    if srtt_us == 0 {
-        return None;
-    }
     let percent = match doubles {
         false => AVOIDANCE_PERCENT,
         true if window.is_limited() => limited_percent(window),
         true => SLOW_START_PERCENT,
     };
-    // 9 TB, beyond which the product would not fit.
-    const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * SLOW_START_PERCENT);
+    percent_of_window(window, mss_bytes, srtt_us, percent)
+}
+
+/// The rate of a flow in rapid start. None without an RTT.
+#[inline(always)]
+#[must_use]
+pub const fn rapid_bytes_per_second(window: &Window, mss_bytes: u32, srtt_us: u32) -> Option<u64> {
+    percent_of_window(window, mss_bytes, srtt_us, RAPID_PERCENT)
+}
+
+#[inline(always)]
+const fn percent_of_window(
+    window: &Window,
+    mss_bytes: u32,
+    srtt_us: u32,
+    percent: u64,
+) -> Option<u64> {
+    const US_PER_PERCENT: u64 = 1_000_000 / 100;
+    if srtt_us == 0 {
+        return None;
+    }
+    // 4 TB, beyond which the product would not fit.
+    const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * RAPID_PERCENT);
     let window_bytes = window.cwnd_segments as u64 * mss_bytes as u64;
     let window_bytes = if window_bytes < MOST_BYTES { window_bytes } else { MOST_BYTES };
     Some(window_bytes * (US_PER_PERCENT * percent) / srtt_us as u64)
@@ -129,7 +149,7 @@ pub const fn least_segments(burst_segments: u8, cwnd_segments: u32) -> u32 {
 mod tests {
     use super::{
         super::INFINITE_SSTHRESH, Window, burst_segments, bytes_per_second,
-        enough_bytes_per_second, least_segments,
+        enough_bytes_per_second, least_segments, rapid_bytes_per_second,
     };
 
     const MSS_BYTES: u32 = 1000;
@@ -149,6 +169,8 @@ mod tests {
         let rate = |doubles| bytes_per_second(&WINDOW, MSS_BYTES, RTT_US, doubles);
         assert_eq!([false, true].map(rate), [Some(12_000_000), Some(20_000_000)]);
         assert_eq!(bytes_per_second(&WINDOW, MSS_BYTES, 0, true), None);
+        assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, RTT_US), Some(40_000_000));
+        assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, 0), None);
     }
 
     #[test]
@@ -190,8 +212,9 @@ mod tests {
             Window { cwnd_segments: u32::MAX, max_ssthresh_segments: u32::MAX - 1, ..WINDOW };
         for doubles in [false, true] {
             let most = bytes_per_second(&huge, u32::MAX, 1, doubles).unwrap();
-            assert!(most > u64::MAX / 2);
+            assert!(most > u64::MAX / 5);
         }
+        assert!(rapid_bytes_per_second(&huge, u32::MAX, 1).unwrap() > u64::MAX / 2);
     }
 
     #[test]

@@ -67,8 +67,11 @@ pub fn cong_avoid(
     start::within_path(tcp);
     answer_late(tcp, parameters, shrink);
     let acked_segments = ctx.argument(2) as u32;
-    let is_conservative =
-        HyStart::is_for(tcp.ssthresh_segments()) && end_slow_start(tcp, acked_segments);
+    let hystart = if HyStart::is_for(tcp.ssthresh_segments()) {
+        end_slow_start(tcp, parameters, acked_segments)
+    } else {
+        HyStart::START
+    };
     let entitled_segments = if is_held_by_host(tcp, parameters) {
         tcp.entitled_by_flight_segments()
     } else {
@@ -82,10 +85,11 @@ pub fn cong_avoid(
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
-        after = if is_conservative {
+        after = if hystart.is_conservative() {
             hystart::grow(before, acked_segments)
         } else {
-            grow(parameters, before.cwnd_segments, acked_segments).on_ack(before, acked_segments)
+            let growth_segments = hystart.growth_segments(&before, acked_segments);
+            grow(parameters, before.cwnd_segments, acked_segments).on_ack(before, growth_segments)
         };
         if after.cwnd_segments != before.cwnd_segments {
             tcp.set_cwnd_segments(after.cwnd_segments);
@@ -161,18 +165,31 @@ pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
     tcp.private(CREDIT_Q16)
 }
 
-/// Ends slow start that has no threshold where the path shows a queue. Returns whether the window
-/// is to grow slower for now.
+/// Ends slow start that has no threshold where the path shows a queue. Returns how the window is to
+/// grow until then.
 #[inline(always)]
-fn end_slow_start(tcp: Tcp, acked_segments: u32) -> bool {
+fn end_slow_start(tcp: Tcp, parameters: Parameters, acked_segments: u32) -> HyStart {
     let mut state: HyStart = tcp.private(LOSS_BASED_END);
-    let ack = hystart::Ack { latest_rtt_us: tcp.latest_rtt_us(), acked_segments };
-    let is_over = state.ends_with(&ack);
+    let is_over = state.ends_with(&hystart::Ack {
+        latest_rtt_us: tcp.latest_rtt_us(),
+        acked_segments,
+        // A flow that ignores local stalls would overflow the host's own queues by more.
+        rapid_start_allowed: tcp.is_paced()
+            && tcp.prior_cwnd_segments() == 0
+            && !parameters.has(IGNORE_LOCAL_STALLS),
+    });
+    tcp.set_private(LOSS_BASED_END, state);
     if is_over {
         tcp.set_ssthresh_segments(tcp.cwnd_segments());
+        return HyStart::START;
     }
-    tcp.set_private(LOSS_BASED_END, state);
-    !is_over && state.is_conservative()
+    state
+}
+
+/// Whether the flow is in rapid start.
+#[inline(always)]
+pub fn is_rapid(tcp: Tcp) -> bool {
+    HyStart::is_for(tcp.ssthresh_segments()) && tcp.private::<HyStart>(LOSS_BASED_END).is_rapid()
 }
 
 /// Whether a full queue of this host held the flow back, where the path tells us not

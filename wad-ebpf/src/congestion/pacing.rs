@@ -4,10 +4,12 @@
 
 use wad_common::law::{
     Window,
-    pacing::{enough_bytes_per_second, least_segments, window_bytes_per_second},
+    pacing::{
+        enough_bytes_per_second, least_segments, rapid_bytes_per_second, window_bytes_per_second,
+    },
 };
 
-use crate::{context::Context, parameters::Parameters, tcp::Tcp};
+use crate::{context::Context, loss_based, parameters::Parameters, tcp::Tcp};
 
 /// Paces, at the rate that fits the window.
 #[inline(always)]
@@ -28,7 +30,7 @@ pub fn min_tso_segs(ctx: Context) -> u64 {
 }
 
 /// Returns that of a flow that the kernel sets a rate for. It asks after it has set the rate, in
-/// `tcp_write_xmit()` and `tcp_xmit_retransmit_queue()`: here that can be lowered.
+/// `tcp_write_xmit()` and `tcp_xmit_retransmit_queue()`: here that can be changed.
 #[inline(always)]
 pub fn min_tso_segs_within_window(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
@@ -36,7 +38,12 @@ pub fn min_tso_segs_within_window(ctx: Context) -> u64 {
         let window = Parameters::as_kept(tcp).bounded_window(0);
         let packets_out = tcp.packets_out_segments();
         let (mss_bytes, srtt_us) = (tcp.mss_bytes(), tcp.srtt_us());
-        if let Some(rate) = enough_bytes_per_second(&window, packets_out, mss_bytes, srtt_us) {
+        if loss_based::is_rapid(tcp) && !window.is_limited() {
+            if let Some(rate) = rapid_bytes_per_second(&window, mss_bytes, srtt_us) {
+                tcp.set_pacing_bytes_per_second(rate);
+            }
+        } else if let Some(rate) = enough_bytes_per_second(&window, packets_out, mss_bytes, srtt_us)
+        {
             tcp.lower_pacing_bytes_per_second(rate);
         }
     }

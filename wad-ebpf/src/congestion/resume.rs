@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use wad_common::{
     flow::Flow,
     law::{
+        hystart::HyStart,
         loss_based::LossBased,
         resume::{Ack, Known, NEVER, Phase, Resume, Step, Window},
     },
@@ -14,7 +15,7 @@ use wad_common::{
 use wad_ebpf::counts::{self, Shared};
 
 use crate::{
-    parameters::{HANDSHAKE_SEGMENTS, LOSS_BASED, Parameters},
+    parameters::{HANDSHAKE_SEGMENTS, LOSS_BASED, LOSS_BASED_END, Parameters},
     tcp::Tcp,
 };
 
@@ -100,6 +101,9 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
         Step::Normal => false,
         Step::Hold => true,
         Step::Jump(window) => {
+            if HyStart::is_for(tcp.ssthresh_segments()) {
+                tcp.set_private(LOSS_BASED_END, HyStart::RESUMED);
+            }
             set(tcp, parameters, window);
             tcp.pace();
             true

@@ -74,6 +74,7 @@ mod probe_flows;
 mod probe_readers;
 mod probe_tools;
 mod program_runs;
+mod rapid_start;
 mod readers;
 mod receive_windows;
 mod receivers;

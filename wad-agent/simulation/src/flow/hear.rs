@@ -104,7 +104,8 @@ impl Flow {
         pacing::follow(&mut self.tcp, packets_out);
         if let Some(parameters) = self.law.ours() {
             let window = parameters.bounded_window(&self.tcp, 0);
-            pacing::follow_window(&mut self.tcp, &window, packets_out);
+            let is_rapid = self.law.is_rapid(&self.tcp);
+            pacing::follow_window(&mut self.tcp, &window, packets_out, is_rapid);
         }
     }
 

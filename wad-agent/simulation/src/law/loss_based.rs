@@ -96,7 +96,10 @@ impl LossBasedLaw {
                 tcp.ssthresh_segments = window.ssthresh_segments;
             }
         }
-        tcp.is_paced |= matches!(step, Step::Jump(_));
+        if matches!(step, Step::Jump(_)) {
+            tcp.is_paced = true;
+            self.hystart = HyStart::RESUMED;
+        }
         true
     }
 }
@@ -122,16 +125,17 @@ impl Law for LossBasedLaw {
         if self.is_ours {
             self.parameters.start_within_path(tcp);
         }
-        let mut is_conservative = false;
+        let mut hystart = HyStart::START;
         if self.is_ours && HyStart::is_for(tcp.ssthresh_segments) {
             let seen = hystart::Ack {
                 latest_rtt_us: tcp.latest_rtt_us,
                 acked_segments: ack.acked_segments,
+                rapid_start_allowed: tcp.is_paced && tcp.prior_cwnd_segments == 0,
             };
             if self.hystart.ends_with(&seen) {
                 tcp.ssthresh_segments = tcp.cwnd_segments;
             } else {
-                is_conservative = self.hystart.is_conservative();
+                hystart = self.hystart;
             }
         }
         let entitled_segments = tcp.entitled_segments();
@@ -142,11 +146,11 @@ impl Law for LossBasedLaw {
             after = before;
         } else if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            after = if is_conservative {
+            after = if hystart.is_conservative() {
                 hystart::grow(before, ack.acked_segments)
             } else {
                 let law = self.rule.grow(&self.parameters, tcp, ack);
-                law.on_ack(before, ack.acked_segments)
+                law.on_ack(before, hystart.growth_segments(&before, ack.acked_segments))
             };
             self.state.credit_q16 = after.credit_q16;
         }
@@ -181,6 +185,10 @@ impl Law for LossBasedLaw {
         if let Rule::Cubic { state, .. } = &mut self.rule {
             state.time_out();
         }
+    }
+
+    fn is_rapid(&self, tcp: &Tcp) -> bool {
+        HyStart::is_for(tcp.ssthresh_segments) && self.hystart.is_rapid()
     }
 
     fn ours(&self) -> Option<&Parameters> {

@@ -6,7 +6,8 @@ use crate::law::{INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16}
 fn samples(state: &mut HyStart, rtts_us: impl IntoIterator<Item = u32>) -> (bool, bool) {
     let mut is_over = false;
     for latest_rtt_us in rtts_us {
-        is_over |= state.ends_with(&Ack { latest_rtt_us, acked_segments: 4 });
+        is_over |=
+            state.ends_with(&Ack { latest_rtt_us, acked_segments: 4, rapid_start_allowed: false });
     }
     (state.is_conservative(), is_over)
 }
@@ -40,8 +41,63 @@ fn one_sample_of_eight_without_a_queue_is_enough() {
     // ACKs of a burst are of one moment: eight of one segment each are too few.
     let mut state = HyStart::START;
     for latest_rtt_us in [[60_000; 8], [80_000; 8], [80_000; 8]].into_iter().flatten() {
-        assert!(!state.ends_with(&Ack { latest_rtt_us, acked_segments: 1 }));
+        assert!(!state.ends_with(&Ack {
+            latest_rtt_us,
+            acked_segments: 1,
+            rapid_start_allowed: false
+        }));
     }
+}
+
+#[test]
+fn rapid_start_ends_for_good_once_the_rtt_rises_by_a_16th_of_the_threshold() {
+    let window = Window {
+        cwnd_segments: 100,
+        ssthresh_segments: INFINITE_SSTHRESH,
+        clamp_segments: u32::MAX,
+        max_ssthresh_segments: u32::MAX,
+        credit_q16: 0,
+    };
+    let mut state = HyStart::START;
+    let mut group = |latest_rtt_us| {
+        for _ in 0..8 {
+            let ack = Ack { latest_rtt_us, acked_segments: 4, rapid_start_allowed: true };
+            assert!(!state.ends_with(&ack));
+        }
+        (state.is_rapid(), state.is_conservative(), state.growth_segments(&window, 4))
+    };
+    assert_eq!(group(64_000), (true, false, 8));
+    // The threshold is 8 ms.
+    assert_eq!(group(64_499), (true, false, 8));
+    assert_eq!(group(64_500), (false, true, 4));
+    assert_eq!(group(64_000), (false, false, 4));
+    assert_eq!(group(64_499), (false, false, 4), "below the threshold itself");
+}
+
+#[test]
+fn a_flow_that_is_not_paced_or_that_resumes_has_no_rapid_start() {
+    let mut state = HyStart::START;
+    assert_eq!(samples(&mut state, [64_000; 8]), (false, false));
+    assert!(!state.is_rapid());
+    let mut state = HyStart::RESUMED;
+    let ack = Ack { latest_rtt_us: 64_000, acked_segments: 4, rapid_start_allowed: true };
+    assert!(!state.ends_with(&ack) && !state.is_rapid());
+}
+
+#[test]
+fn limited_slow_start_is_not_rapid() {
+    let mut state = HyStart::START;
+    let ack = Ack { latest_rtt_us: 64_000, acked_segments: 4, rapid_start_allowed: true };
+    assert!(!state.ends_with(&ack) && state.is_rapid());
+    let window = |cwnd_segments| Window {
+        cwnd_segments,
+        ssthresh_segments: INFINITE_SSTHRESH,
+        clamp_segments: u32::MAX,
+        max_ssthresh_segments: 100,
+        credit_q16: 0,
+    };
+    assert_eq!(state.growth_segments(&window(99), 4), 8);
+    assert_eq!(state.growth_segments(&window(100), 4), 4);
 }
 
 #[test]
