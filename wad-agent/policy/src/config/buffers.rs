@@ -68,11 +68,6 @@ pub fn read(
             Some(Located { value: Size::Auto, at }) => {
                 (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
-                let is_refused = |bytes: &u64| most.by == Limit::Kernel && *bytes > MAX_BYTES;
-                if let Some(bytes) = auto_bytes.filter(is_refused) {
-                    problems.push(too_large(key, bytes, streams).at(at));
-                    return None;
-                }
                 auto_bytes?
             }
             None => {
@@ -115,7 +110,7 @@ fn check_alone(table: &Table<'_>, problems: &mut Problems) {
 }
 
 /// Returns what "auto" asks for. For a short, slow path, the least there is; for a
-/// long, fast one more than [`MAX_BYTES`], which is an error unless `max_buffer` cuts it.
+/// long, fast one more than [`MAX_BYTES`], to which it is cut.
 pub fn auto_bytes(bdp_bytes: f64) -> u64 {
     ((bdp_bytes * AUTO_HEADROOM).round() as u64).max(MIN_BYTES)
 }
@@ -127,14 +122,6 @@ pub fn most(max_buffer_bytes: Option<u32>) -> Most {
         // It is half of what 32 bits hold.
         None => Most { bytes: MAX_BYTES as u32, by: Limit::Kernel },
     }
-}
-
-fn too_large(key: &str, bytes: u64, streams: Option<Streams>) -> Fault {
-    let times = streams
-        .map_or_else(String::new, |Streams(k)| format!(", {k} times with `equivalent_streams`"));
-    let title = format!("`{key}`: \"auto\" comes to {bytes} bytes{times}");
-    Fault::new(title, format!("the kernel takes at most {MAX_BYTES}"))
-        .help("check `bandwidth` and `rtt`, or give a size, or a `max_buffer` in [limits]")
 }
 
 #[cfg(test)]
@@ -168,6 +155,17 @@ mod tests {
         let config = Config::parse("wad.toml", text, &testing::host()).expect("valid");
         assert_eq!(config.limits.max_buffer_bytes, Some(4 * MIB));
         assert_eq!(config.paths[0].sndbuf_bytes, Some(4 * MIB));
+    }
+
+    #[test]
+    fn an_auto_that_the_kernel_would_not_take_is_cut() {
+        let text = "[[path]]\nname = 'p'\nremote = '10.0.0.1'\nbandwidth = '100Gbit'\n\
+                    rtt = '100ms'\nrcvbuf = 'auto'\n";
+        let path =
+            Config::parse("wad.toml", text, &testing::host()).expect("valid").paths.remove(0);
+        assert_eq!(path.rcvbuf_bytes, Some(MAX_BYTES as u32));
+        let to = Most { bytes: MAX_BYTES as u32, by: Limit::Kernel };
+        assert_eq!(path.origin.cut.rcvbuf, Some(Cut { from_bytes: 1_562_500_000, to }));
     }
 
     #[test]
