@@ -37,7 +37,7 @@ impl Display for Page<'_> {
             plan.bdp_bytes, plan.bdp_segments
         )?;
         let most = if plan.buffer_bytes == MAX_BUFFER_BYTES {
-            "the most that it takes"
+            "\"auto\", cut to the kernel's bound"
         } else {
             "\"auto\""
         };
@@ -46,11 +46,14 @@ impl Display for Page<'_> {
             "Buffers: sndbuf and rcvbuf of {} bytes ({most}); the kernel doubles them.",
             plan.buffer_bytes
         )?;
-        let (most_bytes, fit) =
-            (2 * plan.buffer_bytes, PLAN_MEMORY_BYTES / (2 * plan.buffer_bytes));
+        let most_bytes = 2 * plan.buffer_bytes;
+        let fit = match PLAN_MEMORY_BYTES / most_bytes {
+            0 => "more than a".to_owned(),
+            fit => format!("{fit} of which fit whole in each"),
+        };
         writeln!(
             f,
-            "Memory: they grow with need; each holds {} at most, {fit} of which fit whole in each\n\
+            "Memory: they grow with need; each holds {} at most, {fit}\n\
              GiB of [limits] max_memory. Near that they grow no more, beyond it the largest shrink.",
             Bytes(most_bytes)
         )?;

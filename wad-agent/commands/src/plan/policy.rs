@@ -141,7 +141,6 @@ fn is_leaky(question: &Question) -> bool {
 fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) -> fmt::Result {
     let path = question.path();
     let has_large_window = path.bdp_bytes() > DEFAULT_WINDOW_BYTES;
-    let is_within_buffers = question.auto_buffer_bytes() <= MAX_BUFFER_BYTES;
     // A connection can't have more than that, and so can't overshoot the path.
     let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
     // The law for leaky paths takes no `resume`.
@@ -149,19 +148,18 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
 
     // What it takes beside CUBIC depends on them.
     let is_judged = matches!(share, Some(Share::Highspeed | Share::Leaky));
-    if ends_slow_start || resumes || is_judged || has_large_window && is_within_buffers {
+    if ends_slow_start || resumes || is_judged || has_large_window {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
     }
     if !has_large_window {
         writeln!(toml, "# the kernel's own buffers are large enough")?;
-    } else if is_within_buffers {
-        write!(toml, "sndbuf = \"auto\"\nrcvbuf = \"auto\"\n")?;
     } else {
-        writeln!(toml, "# the most that the kernel takes")?;
-        write!(toml, "sndbuf = {MAX_BUFFER_BYTES}\nrcvbuf = {MAX_BUFFER_BYTES}\n")?;
+        write!(toml, "sndbuf = \"auto\"\nrcvbuf = \"auto\"\n")?;
     }
-    if question.streams > 1 && has_large_window {
+    // Parts of the largest buffer that the kernel takes would be too small for a path beyond that.
+    let is_within_buffers = question.auto_buffer_bytes() <= MAX_BUFFER_BYTES;
+    if question.streams > 1 && has_large_window && is_within_buffers {
         writeln!(toml, "divide = true  # among {} streams", question.streams)?;
     }
     match share {

@@ -97,6 +97,16 @@ fn the_policy_means_what_the_plan_says() {
 }
 
 #[test]
+fn a_path_beyond_the_largest_buffer_is_not_divided() {
+    for (rtt, divides) in [("60ms", true), ("100ms", false)] {
+        let question = Question { streams: 8, ..question("100Gbit", rtt, None, 1500) };
+        for config in checked(&question) {
+            assert_eq!(config.paths[0].divide, divides, "{rtt}");
+        }
+    }
+}
+
+#[test]
 fn the_share_that_a_plan_tells_of_is_that_of_check() {
     for (rate, rtt) in [("622Mbit", "70ms"), ("1Gbit", "180ms"), ("10Gbit", "33ms")] {
         let question = question(rate, rtt, None, 1500);
