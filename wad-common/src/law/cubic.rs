@@ -30,19 +30,21 @@ const LOSS_Q16: u64 = ((1024 - KEEP_Q10) << 16) / 1024;
 pub const LEAST_INCREASE_Q16: i64 = ALPHA_OF_ONE_Q16 as i64;
 /// No window is larger: 2^28 segments.
 const MOST_SEGMENTS: u32 = 1 << 28;
-/// Until there was a congestion event, the window grows by this part of it in an RTT at least:
-/// slow start may have ended too early, and K is 0 then. As Linux has it (`bictcp_update()`); the
-/// RFC says nothing of it.
-const FIRST_PART: u32 = 20;
+/// Without a W_max, which is before the first loss and after a time-out, K is 0 and the window grows by
+/// at least this part of itself in each RTT: slow start may have ended too early. As Linux does
+/// (`bictcp_update()`); the RFC says nothing of it.
+const UNKNOWN_PLATEAU_DIVISOR: u32 = 20;
+/// In [`Cubic::reno`]: no W_max was known when this epoch began. No window reaches this bit.
+const UNKNOWN_PLATEAU: u32 = 1 << 30;
 
 /// The law's state of a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     curve: Curve,
-    /// `W_est`, the window of a Reno flow that loses at the same time; 0 where the curve begins
-    /// with the next growth.
-    reno_segments: u32,
+    /// `W_est`, the window of a Reno flow that loses at the same time, in segments, and
+    /// [`UNKNOWN_PLATEAU`]; 0 where the curve begins with the next growth.
+    reno: u32,
 }
 record!(Cubic, size = 16);
 
@@ -64,7 +66,7 @@ pub struct Ack {
 
 impl Cubic {
     /// A flow that begins. The kernel gives it these zeros.
-    pub const START: Self = Self { curve: Curve::NONE, reno_segments: 0 };
+    pub const START: Self = Self { curve: Curve::NONE, reno: 0 };
 
     /// Returns what this window grows by in an RTT, as that of so many flows, in 1/65536 of a
     /// segment; and the new fraction of W_est. The three steps below.
@@ -80,11 +82,12 @@ impl Cubic {
     #[inline(always)]
     pub fn begin_epoch(&mut self, cwnd_segments: u32, ack: &Ack, flows: u32) {
         self.begin();
-        if self.reno_segments == 0 {
+        if self.reno == 0 {
+            let unknown = if self.curve.plateau_segments() == 0 { UNKNOWN_PLATEAU } else { 0 };
             // Slow start may have gone beyond it, or ended without a loss (section 4.10).
             let plateau_segments = self.curve.plateau_segments().max(cwnd_segments);
             self.curve.rise(ack.now_us, cwnd_segments, plateau_segments, flows);
-            self.reno_segments = cwnd_segments.clamp(1, MOST_SEGMENTS);
+            self.reno = cwnd_segments.clamp(1, MOST_SEGMENTS) | unknown;
         }
     }
 
@@ -93,14 +96,15 @@ impl Cubic {
     #[inline(always)]
     #[must_use]
     pub fn grow_reno(&mut self, cwnd_segments: u32, ack: &Ack, flows: u32) -> u32 {
+        let reno_segments = self.reno_segments();
         let alpha_q16 =
-            if self.reno_segments < ack.prior_segments { alpha_q16(flows) } else { flows << 16 };
+            if reno_segments < ack.prior_segments { alpha_q16(flows) } else { flows << 16 };
         // Fits: 2^16 times less than 2^22, moved by 16.
         let acked_segments = u64::from(ack.acked_segments.min(u16::MAX.into()));
         let grown_q32 = divide((acked_segments * u64::from(alpha_q16)) << 16, cwnd_segments);
         let reno_q32 = u64::from(ack.fraction_q32) + grown_q32;
-        let reno_segments = self.reno_segments.saturating_add((reno_q32 >> 32) as u32);
-        self.reno_segments = reno_segments.min(MOST_SEGMENTS);
+        let reno_segments = reno_segments.saturating_add((reno_q32 >> 32) as u32);
+        self.reno = reno_segments.min(MOST_SEGMENTS) | self.reno & UNKNOWN_PLATEAU;
         reno_q32 as u32
     }
 
@@ -109,21 +113,27 @@ impl Cubic {
     #[must_use]
     pub fn increase_q16(&mut self, cwnd_segments: u32, ack: &Ack, flows: u32) -> u32 {
         let curve_q16 = self.curve.growth_q16(cwnd_segments, ack.now_us, ack.srtt_us, flows);
-        let behind_segments = self.reno_segments.saturating_sub(cwnd_segments);
+        let behind_segments = self.reno_segments().saturating_sub(cwnd_segments);
         let reno_q16 = i64::from(behind_segments.min(cwnd_segments / 2 + 1)) << 16;
-        let first_q16 = if ack.prior_segments == 0 {
-            (i64::from(cwnd_segments) << 16) / i64::from(FIRST_PART)
+        let least_q16 = if self.reno & UNKNOWN_PLATEAU != 0 {
+            (i64::from(cwnd_segments) << 16) / i64::from(UNKNOWN_PLATEAU_DIVISOR)
         } else {
             0
         };
         let most_q16 = i64::from(MAX_LAW_INCREASE_Q16);
-        curve_q16.max(reno_q16).max(first_q16).min(most_q16) as u32
+        curve_q16.max(reno_q16).max(least_q16).min(most_q16) as u32
+    }
+
+    /// `W_est`, in segments.
+    #[inline(always)]
+    const fn reno_segments(&self) -> u32 {
+        self.reno & !UNKNOWN_PLATEAU
     }
 
     /// Begins where slow start has ended: what is here was its state.
     #[inline(always)]
     const fn begin(&mut self) {
-        if is_marked(self.reno_segments) {
+        if is_marked(self.reno) {
             *self = Self::START;
         }
     }
@@ -136,12 +146,12 @@ impl Cubic {
         self.begin();
         let keep_q16 = keep_q16(flows);
         self.curve.lead_to(self.curve.converged(cwnd_segments, u64::from(keep_q16 >> 6)));
-        self.reno_segments = 0;
+        self.reno = 0;
         Aimd { increase_q16: ONE_Q16, keep_q16 }
     }
 
-    /// A time-out has taken all that was on its way for lost: what was known of the path is not so
-    /// now (section 4.8).
+    /// A time-out has taken all that was on its way for lost: W_max is unknown from now on
+    /// (section 4.8).
     #[inline(always)]
     pub const fn time_out(&mut self) {
         *self = Self::START;
