@@ -245,6 +245,27 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
     Ok(())
 }
 
+/// `sk_pacing_rate` has 64 bits, and SO_MAX_PACING_RATE of a BPF program 32, which are 34.3 Gbit/s.
+#[e2e(every_change, beside)]
+fn a_law_paces_beyond_what_so_max_pacing_rate_holds() -> Result<()> {
+    const GBIT: [u64; 3] = [34, 40, 400];
+    let stand = Stand::set_up("beyond")?;
+    let wan = path("rtt = '10ms'\nforward = { rate = '1Gbit' }\n")?;
+    let policy: String = (7000..)
+        .zip(GBIT)
+        .map(|(port, gbit)| path_to(port, &format!("dedicated = '{gbit}Gbit'; rtt = '10ms'")))
+        .collect();
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    for (port, gbit) in (7000..).zip(GBIT) {
+        let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
+        let rate = connection.near_flow(wan.a())?.pacing_bits_per_second;
+        // 95% of it: headers take the rest.
+        ensure!(rate == gbit * 950_000_000, "{rate} bit/s for {gbit} Gbit/s");
+    }
+    Ok(())
+}
+
 /// With little of a path each, flows would send two segments at a time, and every flow's
 /// timer go off for them. A path whose rate is known takes more for nothing.
 #[e2e(long, few)]
