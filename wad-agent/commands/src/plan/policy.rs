@@ -141,14 +141,18 @@ fn is_leaky(question: &Question) -> bool {
 fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) -> fmt::Result {
     let path = question.path();
     let has_large_window = path.bdp_bytes() > DEFAULT_WINDOW_BYTES;
-    // A connection can't have more than that, and so can't overshoot the path.
-    let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
+    // Without a threshold paced slow start is faster, and ends by itself (HyStart++); that of the law for
+    // leaky paths loses up to twice as much then, where the queue is short. A window beyond the largest
+    // is none that a connection could overshoot the path with.
+    let is_unpaced = question.rtt_seconds * 1e6 < f64::from(LONG_PATH_US);
+    let has_threshold = share.is_some_and(|it| it == Share::Leaky || is_unpaced)
+        && path.bdp_bytes() <= MAX_WINDOW_BYTES;
     // The law for leaky paths takes no `resume`.
     let resumes = !matches!(share, None | Some(Share::Leaky)) && is_worth_a_jump(question);
 
     // What it takes beside CUBIC depends on them.
     let is_judged = matches!(share, Some(Share::Highspeed | Share::Leaky));
-    if ends_slow_start || resumes || is_judged || has_large_window {
+    if has_threshold || resumes || is_judged || has_large_window {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
     }
@@ -186,7 +190,7 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
             )?;
         }
     }
-    if ends_slow_start {
+    if has_threshold {
         write_slow_start(toml, question)?;
     }
     if resumes { write_resume(toml) } else { Ok(()) }
@@ -241,8 +245,8 @@ fn highspeed_shares(question: &Question, packet_bytes: f64) -> Shares {
     Shares::of(Law::HighSpeed, &Control::STANDARD, path).expect("it answers to losses")
 }
 
-/// Laws of ours are paced on long paths without being told, and then no faster than the
-/// path where slow start ends. Bursts are for the queue to take: there it is limited.
+/// Laws of ours are paced on long paths without being told, and then no faster than the path where slow
+/// start ends. Bursts are for the queue to take: there it is limited.
 fn write_slow_start(toml: &mut String, question: &Question) -> fmt::Result {
     writeln!(toml, "initial_ssthresh = \"auto\"")?;
     if question.rtt_seconds * 1e6 >= f64::from(LONG_PATH_US) {
