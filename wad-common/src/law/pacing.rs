@@ -10,7 +10,7 @@ const AVOIDANCE_PERCENT: u64 = 120;
 const SLOW_START_PERCENT: u64 = 200;
 
 /// The ratio is this in rapid start: see [`hystart`](super::hystart).
-const RAPID_PERCENT: u64 = 400;
+const RAPID_PERCENT: u64 = 300;
 
 /// The rate that spreads a window over its RTT, and lets it grow: 1.2 times the
 /// window in an RTT, twice while it doubles; and where slow start is limited
@@ -50,7 +50,7 @@ const fn percent_of_window(
     if srtt_us == 0 {
         return None;
     }
-    // 4 TB, beyond which the product would not fit.
+    // 6 TB, beyond which the product would not fit.
     const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * RAPID_PERCENT);
     let window_bytes = window.cwnd_segments as u64 * mss_bytes as u64;
     let window_bytes = if window_bytes < MOST_BYTES { window_bytes } else { MOST_BYTES };
@@ -169,7 +169,7 @@ mod tests {
         let rate = |doubles| bytes_per_second(&WINDOW, MSS_BYTES, RTT_US, doubles);
         assert_eq!([false, true].map(rate), [Some(12_000_000), Some(20_000_000)]);
         assert_eq!(bytes_per_second(&WINDOW, MSS_BYTES, 0, true), None);
-        assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, RTT_US), Some(40_000_000));
+        assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, RTT_US), Some(30_000_000));
         assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, 0), None);
     }
 

@@ -127,3 +127,18 @@ fn the_window_grows_by_a_quarter_in_a_round() {
         assert!(after >= cwnd_segments && after - cwnd_segments <= most.max(1), "{cwnd_segments}");
     }
 }
+
+#[test]
+fn css_grows_by_no_more_than_limited_slow_start() {
+    let mut window = Window {
+        cwnd_segments: 1_000,
+        ssthresh_segments: INFINITE_SSTHRESH,
+        clamp_segments: u32::MAX,
+        max_ssthresh_segments: 100,
+        credit_q16: 0,
+    };
+    for _ in 0..1_000 {
+        window = grow(window, 1);
+    }
+    assert!((1_045..=1_050).contains(&window.cwnd_segments), "{}", window.cwnd_segments);
+}
