@@ -14,7 +14,9 @@ const HELD: [(&str, &[&str], f64); 4] = [
     ("aimd-oc12", &["reno", "wad_aimd", "virtual-mss", "cubic"], 0.0),
     // Thousands are lost, some of them twice.
     ("datatag", &["tuned", "cubic", "cubic-paced", "reno"], 0.02),
-    ("limited-slow-start", &["standard-paced", "limited-100-paced", "limited-200-paced"], 0.1),
+    // Not `standard-paced`: its rapid start ends at RTTs that bursts of the host have made longer, and
+    // no host takes time in the simulation.
+    ("limited-slow-start", &["limited-100-paced", "limited-200-paced"], 0.1),
     // A burst of hundreds is cut off where a queue is full that is no longer.
     ("limited-slow-start", &["standard", "reno"], 0.25),
 ];
