@@ -27,10 +27,7 @@
 //! A flow keeps this state in the 16 bytes that hold [`Cubic`](super::cubic::Cubic) once slow start
 //! has ended. Each of the two tells its own state from the other's.
 
-use super::{
-    INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16,
-    slow_start::limited_increase_segments,
-};
+use super::{INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
 use crate::record;
 
 // RFC 9406 section 4.3.
@@ -164,11 +161,19 @@ impl HyStart {
         was_conservative && queue_us >= 2 * threshold_us
     }
 
-    /// Whether the window grows by a quarter in a round only.
+    /// Whether the flow is in CSS.
     #[inline(always)]
     #[must_use]
     pub const fn is_conservative(&self) -> bool {
         self.mark == MARK && self.phase == Phase::Conservative as u8
+    }
+
+    /// Whether the window grows as in CSS, by a quarter in a round. Limited Slow Start (RFC 3742) goes on
+    /// as it is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn grows_conservatively(&self, window: &Window) -> bool {
+        self.is_conservative() && !window.is_limited()
     }
 
     /// Whether the window triples in a round.
@@ -191,18 +196,13 @@ impl HyStart {
     }
 }
 
-/// The window after an ACK in CSS: it grows by a quarter in a round, or by what Limited Slow Start
-/// (RFC 3742) allows where that is less.
+/// The window after an ACK in CSS.
 #[inline(always)]
 #[must_use]
 pub const fn grow(window: Window, acked_segments: u32) -> Window {
-    let most = if window.is_limited() {
-        limited_increase_segments(window.max_ssthresh_segments)
-    } else {
-        MAX_LAW_INCREASE_Q16 / ONE_Q16
-    };
+    const MOST: u32 = MAX_LAW_INCREASE_Q16 / ONE_Q16;
     let quarter = window.cwnd_segments / CSS_GROWTH_DIVISOR;
-    let segments = if quarter < most { quarter } else { most };
+    let segments = if quarter < MOST { quarter } else { MOST };
     let increase_q16 = if segments == 0 { ONE_Q16 } else { segments * ONE_Q16 };
     let (earned_segments, credit_q16) = window.earn(increase_q16, acked_segments);
     let cwnd_segments = window.cwnd_segments.saturating_add(earned_segments);

@@ -85,7 +85,7 @@ pub fn cong_avoid(
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
-        after = if hystart.is_conservative() {
+        after = if hystart.grows_conservatively(&before) {
             hystart::grow(before, acked_segments)
         } else {
             let growth_segments = hystart.growth_segments(&before, acked_segments);

@@ -250,7 +250,7 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
 fn a_law_paces_beyond_what_so_max_pacing_rate_holds() -> Result<()> {
     const GBIT: [u64; 3] = [34, 40, 400];
     let stand = Stand::set_up("beyond")?;
-    let wan = path("rtt = '10ms'\nforward = { rate = '1Gbit' }\n")?;
+    let wan = path("rtt = '10ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n")?;
     let policy: String = (7000..)
         .zip(GBIT)
         .map(|(port, gbit)| path_to(port, &format!("dedicated = '{gbit}Gbit'; rtt = '10ms'")))

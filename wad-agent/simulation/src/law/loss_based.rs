@@ -146,7 +146,7 @@ impl Law for LossBasedLaw {
             after = before;
         } else if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            after = if hystart.is_conservative() {
+            after = if hystart.grows_conservatively(&before) {
                 hystart::grow(before, ack.acked_segments)
             } else {
                 let law = self.rule.grow(&self.parameters, tcp, ack);
