@@ -15,6 +15,8 @@
 //! As `equivalent_streams = k` it is k such flows in one: each loss takes the k-th part of their
 //! 0.3, and the window is back k times as soon.
 
+use core::hint::black_box;
+
 use super::{
     Aimd, MAX_LAW_INCREASE_Q16,
     aimd::ONE_Q16,
@@ -83,7 +85,7 @@ impl Cubic {
     pub fn begin_epoch(&mut self, cwnd_segments: u32, ack: &Ack, flows: u32) {
         self.begin();
         if self.reno == 0 {
-            let unknown = if self.curve.plateau_segments() == 0 { UNKNOWN_PLATEAU } else { 0 };
+            let unknown = unknown_plateau(self.curve.plateau_segments());
             // Slow start may have gone beyond it, or ended without a loss (section 4.10).
             let plateau_segments = self.curve.plateau_segments().max(cwnd_segments);
             self.curve.rise(ack.now_us, cwnd_segments, plateau_segments, flows);
@@ -115,11 +117,10 @@ impl Cubic {
         let curve_q16 = self.curve.growth_q16(cwnd_segments, ack.now_us, ack.srtt_us, flows);
         let behind_segments = self.reno_segments().saturating_sub(cwnd_segments);
         let reno_q16 = i64::from(behind_segments.min(cwnd_segments / 2 + 1)) << 16;
-        let least_q16 = if self.reno & UNKNOWN_PLATEAU != 0 {
-            (i64::from(cwnd_segments) << 16) / i64::from(UNKNOWN_PLATEAU_DIVISOR)
-        } else {
-            0
-        };
+        // All ones where W_max is unknown, without a branch.
+        let mask = i64::from((black_box(self.reno << 1) as i32) >> 31);
+        let least_q16 =
+            (i64::from(cwnd_segments) << 16) / i64::from(UNKNOWN_PLATEAU_DIVISOR) & mask;
         let most_q16 = i64::from(MAX_LAW_INCREASE_Q16);
         curve_q16.max(reno_q16).max(least_q16).min(most_q16) as u32
     }
@@ -156,6 +157,13 @@ impl Cubic {
     pub const fn time_out(&mut self) {
         *self = Self::START;
     }
+}
+
+/// Returns [`UNKNOWN_PLATEAU`] for a W_max of 0; without a branch, or the verifier would follow both ways
+/// through the cube root.
+#[inline(always)]
+fn unknown_plateau(plateau_segments: u32) -> u32 {
+    black_box(plateau_segments.wrapping_sub(1) >> 31) * UNKNOWN_PLATEAU
 }
 
 /// Returns as how many flows one behaves whose path has this pair: those of `equivalent_streams`
