@@ -119,8 +119,8 @@ impl Cubic {
         let reno_q16 = i64::from(behind_segments.min(cwnd_segments / 2 + 1)) << 16;
         // All ones where W_max is unknown, without a branch.
         let mask = i64::from((black_box(self.reno << 1) as i32) >> 31);
-        let least_q16 =
-            (i64::from(cwnd_segments) << 16) / i64::from(UNKNOWN_PLATEAU_DIVISOR) & mask;
+        let part_q16 = (i64::from(cwnd_segments) << 16) / i64::from(UNKNOWN_PLATEAU_DIVISOR);
+        let least_q16 = part_q16 & mask;
         let most_q16 = i64::from(MAX_LAW_INCREASE_Q16);
         curve_q16.max(reno_q16).max(least_q16).min(most_q16) as u32
     }
