@@ -216,7 +216,8 @@ mod tests {
         let address = free::address().unwrap();
         let receiver = thread::spawn(move || receive(address, 2));
         thread::sleep(Duration::from_millis(100));
-        let sent = send(address, 2, Amount::Time(Duration::from_millis(100))).unwrap();
+        // The pattern is made in that time, too, which takes a busy machine a while.
+        let sent = send(address, 2, Amount::Time(Duration::from_secs(1))).unwrap();
         let received = receiver.join().unwrap().unwrap();
         assert_eq!((sent.bytes, sent.whole), (received.bytes, true));
         assert!(sent.bytes > 0 && received.counts.is_sorted());
