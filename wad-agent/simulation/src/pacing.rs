@@ -55,7 +55,8 @@ pub fn follow(tcp: &mut Tcp, packets_out: u32) {
     }
 }
 
-/// Changes that as a law of ours does, whose flow has this window.
+/// Changes the kernel's rate as our loss-based laws do: raises it in rapid start, and lowers it in a
+/// recovery and in a limited slow start.
 pub fn follow_window(tcp: &mut Tcp, window: &Window, packets_out: u32, is_rapid: bool) {
     if is_rapid && !window.is_limited() {
         if let Some(rate) = rapid_bytes_per_second(window, tcp.mss_bytes, tcp.srtt_us) {

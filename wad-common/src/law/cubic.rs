@@ -159,7 +159,7 @@ impl Cubic {
     }
 }
 
-/// Returns [`UNKNOWN_PLATEAU`] for a W_max of 0; without a branch, or the verifier would follow both ways
+/// Returns [`UNKNOWN_PLATEAU`] if W_max is 0. It has no branch: the verifier would follow both sides of it
 /// through the cube root.
 #[inline(always)]
 fn unknown_plateau(plateau_segments: u32) -> u32 {

@@ -148,8 +148,9 @@ pub const fn least_segments(burst_segments: u8, cwnd_segments: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::INFINITE_SSTHRESH, Window, burst_segments, bytes_per_second,
-        enough_bytes_per_second, least_segments, rapid_bytes_per_second,
+        super::INFINITE_SSTHRESH, AVOIDANCE_PERCENT, RAPID_PERCENT, SLOW_START_PERCENT, Window,
+        burst_segments, bytes_per_second, enough_bytes_per_second, least_segments,
+        rapid_bytes_per_second,
     };
 
     const MSS_BYTES: u32 = 1000;
@@ -210,11 +211,15 @@ mod tests {
     fn the_largest_window_is_no_overflow() {
         let huge =
             Window { cwnd_segments: u32::MAX, max_ssthresh_segments: u32::MAX - 1, ..WINDOW };
-        for doubles in [false, true] {
-            let most = bytes_per_second(&huge, u32::MAX, 1, doubles).unwrap();
-            assert!(most > u64::MAX / 5);
+        // The largest product is that of rapid start; the others are as much smaller as their ratios.
+        for (rate, percent) in [
+            (bytes_per_second(&huge, u32::MAX, 1, false), AVOIDANCE_PERCENT),
+            (bytes_per_second(&huge, u32::MAX, 1, true), SLOW_START_PERCENT),
+            (rapid_bytes_per_second(&huge, u32::MAX, 1), RAPID_PERCENT),
+        ] {
+            let most = u64::MAX / RAPID_PERCENT * percent;
+            assert!(rate.unwrap().abs_diff(most) < 1 << 24, "{rate:?} for {percent}%");
         }
-        assert!(rapid_bytes_per_second(&huge, u32::MAX, 1).unwrap() > u64::MAX / 2);
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn first_segments(packets: &[Packet], round_trips: f64) -> Result<u32> {
     Ok(those.map(|packet| packet.payload_bytes).sum::<u32>() / 1_448)
 }
 
-/// Transfers so much, and returns the packets that carried it.
+/// Transfers this many bytes, and returns the packets that carried them.
 fn captured(at: &Netns, from: &TcpStream, to: &TcpStream, bytes: usize) -> Result<Vec<Packet>> {
     let (source, destination) = (from.local_addr()?.port(), to.local_addr()?.port());
     let filter = format!("tcp src port {source} and dst port {destination} and greater 200");
@@ -123,8 +123,8 @@ fn a_connection_begins_with_half_of_what_the_one_before_it_found() -> Result<()>
     let beside = served(&wan, &other, 1_000_000)?;
     let elsewhere = served(&wan, &open(&wan, BEGINS_ANEW)?, 1_000_000)?;
     println!("{first} segments, then a jump of {jump}; beside it {beside}, elsewhere {elsewhere}");
-    // Half of the window that the first one reached: between the BDP and that with the queue. The end
-    // of the jump is of the third round trip.
+    // Half of the window that the first one reached, which is between the BDP and the BDP with the queue.
+    // The last part of the jump is sent in the third round trip.
     ensure!((BDP_SEGMENTS / 3..=BDP_SEGMENTS * 3 / 4).contains(&jump), "{jump} segments");
     ensure!(beside <= SLOW_START_SEGMENTS, "{beside} segments beside it");
     ensure!(elsewhere <= SLOW_START_SEGMENTS, "{elsewhere} segments without `resume`");

@@ -245,8 +245,8 @@ fn highspeed_shares(question: &Question, packet_bytes: f64) -> Shares {
     Shares::of(Law::HighSpeed, &Control::STANDARD, path).expect("it answers to losses")
 }
 
-/// Laws of ours are paced on long paths without being told, and then no faster than the path where slow
-/// start ends. Bursts are for the queue to take: there it is limited.
+/// Writes the slow start threshold. Below [`LONG_PATH_US`] our laws are not paced and the queue has to take
+/// the bursts, so slow start is limited there as well.
 fn write_slow_start(toml: &mut String, question: &Question) -> fmt::Result {
     writeln!(toml, "initial_ssthresh = \"auto\"")?;
     if question.rtt_seconds * 1e6 >= f64::from(LONG_PATH_US) {
