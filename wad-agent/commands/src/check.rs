@@ -254,7 +254,8 @@ impl Page<'_> {
                 self.there.pods_note(path),
                 self.there.interface_note(path),
                 cut_note(path),
-                host::note(path, is_routed),
+                host::reorder_note(path, is_routed),
+                host::ecn_note(path, is_routed),
                 host::port_note(path, is_routed),
             ]
         };

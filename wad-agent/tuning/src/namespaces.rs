@@ -23,7 +23,10 @@ use wad_linux::{
     netns::{self, Identity, Skipped, Which},
     privileges,
 };
-use wad_policy::config::{PathPolicy, TransmitQueue, route_rules::Selected};
+use wad_policy::config::{
+    PathPolicy, TransmitQueue,
+    route_rules::{RouteMetrics, Selected},
+};
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 
 pub use self::standing::{Place, Standing};
@@ -60,9 +63,7 @@ impl Needs {
     /// Returns what a path needs; None for nothing.
     pub fn of(path: &PathPolicy, has_routes: bool) -> Option<Self> {
         let tuned_bytes = Ceilings::of(std::slice::from_ref(path)).tuned_bytes;
-        let has_metrics = has_routes
-            && !path.observe
-            && (path.reorder_segments.is_some() || path.no_delayed_acks);
+        let has_metrics = has_routes && !RouteMetrics::of(path).is_nothing();
         (tuned_bytes > 0 || has_metrics).then(|| Self {
             path: Arc::from(path.name.as_str()),
             tuned_bytes,

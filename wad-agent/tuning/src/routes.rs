@@ -1,4 +1,4 @@
-//! `[host] routes`: `reorder` and `delayed_ack = false` as metrics of routes, which
+//! `[host] routes`: `reorder`, `delayed_ack = false` and `ecn` as metrics of routes, which
 //! are the only way in for the first, and the only one to no delay at all for the
 //! second.
 //!

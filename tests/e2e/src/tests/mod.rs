@@ -18,6 +18,7 @@ mod derived;
 mod diagnose;
 mod divide;
 mod documents;
+mod ecn;
 mod emulated_path;
 mod equivalent_streams;
 mod events;

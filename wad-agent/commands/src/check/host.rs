@@ -154,13 +154,19 @@ pub fn port_note(path: &PathPolicy, is_routed: bool) -> Option<String> {
     let beyond = ports.find(|range| range.last > LAST_PORT)?;
     Some(format!(
         "path {}: rules of routes end at port {LAST_PORT}: connections of port {} are without \
-         reorder and delayed_ack",
+         reorder, delayed_ack and ecn",
         path.name, beyond.last
     ))
 }
 
-/// Returns a note of what cannot be had by other means than routes.
-pub fn note(path: &PathPolicy, is_routed: bool) -> Option<String> {
+/// Returns a note of ECN that routes alone can ask for.
+pub fn ecn_note(path: &PathPolicy, is_routed: bool) -> Option<String> {
+    (path.origin.ecn && !is_routed && !path.observe)
+        .then(|| format!("path {}: ecn takes [host] routes", path.name))
+}
+
+/// Returns a note of a reordering threshold that routes alone can give to the kernel.
+pub fn reorder_note(path: &PathPolicy, is_routed: bool) -> Option<String> {
     let has_reorder = path.reorder_segments.is_some() || path.origin.traits.reorder;
     if !has_reorder || is_routed || path.observe {
         return None;

@@ -24,7 +24,7 @@ pub const KEYS: &[Key] = &[
     key("routes").takes(
         Switch,
         Value("false"),
-        "`reorder` and `delayed_ack = false` of paths as [metrics of routes](../routes.md)",
+        "`reorder`, `delayed_ack = false` and `ecn` of paths as [metrics of routes](../routes.md)",
     ),
     key("transmit_queue_length").takes(
         Text("a table of packets by interface, `{ eth0 = 10000 }`"),
@@ -43,7 +43,7 @@ const NAME_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostChanges {
-    /// `reorder` and `delayed_ack` as metrics of routes.
+    /// `reorder`, `delayed_ack` and `ecn` as metrics of routes.
     pub routes: bool,
     /// The queues' lengths, by interface.
     pub transmit_queues: Vec<TransmitQueue>,

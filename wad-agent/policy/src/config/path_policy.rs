@@ -128,6 +128,8 @@ pub struct Origin {
     pub streams: u32,
     /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
     pub reorder_segments: u32,
+    /// Connections ask for ECN.
+    pub ecn: bool,
     /// The algorithms that the path would rather have, and that can't be had.
     pub passed_over: Vec<PassedOver>,
     /// The names of the sets whose prefixes are the path's, beside its own; none twice.

@@ -43,7 +43,9 @@ fn no_such(name: &str) -> Fault {
 pub fn check(table: &Table<'_>, path: &PathPolicy, problems: &mut Problems) {
     let keys = [KEY, "cgroup", "unit", PODS, "mark", "interface"];
     let Some((by, owner)) = keys.iter().find_map(|by| Some((by, table.place(by)?))) else { return };
-    for (key, is_asked) in [("reorder", true), ("delayed_ack", path.no_delayed_acks)] {
+    for (key, is_asked) in
+        [("reorder", true), ("delayed_ack", path.no_delayed_acks), ("ecn", path.origin.ecn)]
+    {
         let Some(at) = table.place(key).filter(|_| is_asked) else { continue };
         let title = format!("`{key}` does not go with `{by}`");
         let fault = Fault::new(title, "a metric of routes, which are the same for all");

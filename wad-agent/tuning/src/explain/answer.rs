@@ -126,7 +126,8 @@ impl Answer {
                 _ => 0,
             };
             let quickack = settings.get("delayed_ack") == Some(&Value::Flag(false));
-            let metrics = RouteMetrics { reorder_segments, quickack };
+            let ecn = settings.get("ecn").is_some();
+            let metrics = RouteMetrics { reorder_segments, quickack, ecn };
             let undoes = match settings.get("congestion") {
                 Some(Value::Text(congestion)) => Law::of_algorithm(congestion).is_some(),
                 _ => false,

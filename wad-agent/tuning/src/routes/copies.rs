@@ -123,9 +123,11 @@ mod tests {
     use netlink_packet_route::route::{RouteMetric, RouteProtocol, RouteScope};
 
     use super::*;
-    use crate::routes::route::{Hop, Way};
+    use crate::routes::route::{Hop, RTAX_FEATURE_ECN, Way};
 
-    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true };
+    const RTAX_FEATURE_SACK: u32 = 1 << 1;
+
+    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true, ecn: true };
 
     fn net(text: &str) -> IpNet {
         text.parse().unwrap()
@@ -138,7 +140,11 @@ mod tests {
             source: None,
             scope: RouteScope::Universe,
             on_link: false,
-            metrics: vec![RouteMetric::Mtu(1400), RouteMetric::Reordering(5)],
+            metrics: vec![
+                RouteMetric::Mtu(1400),
+                RouteMetric::Reordering(5),
+                RouteMetric::Features(RTAX_FEATURE_SACK),
+            ],
         };
         let (to, way) = (net(to), Way::Through(hop));
         Found { to, route: Ok(Route { to, tos: 0, priority, way }) }
@@ -182,7 +188,12 @@ mod tests {
             // Its own metrics stay where ours say nothing.
             assert_eq!(
                 hop.metrics,
-                [RouteMetric::Mtu(1400), RouteMetric::Reordering(19), RouteMetric::QuickAck(1)]
+                [
+                    RouteMetric::Mtu(1400),
+                    RouteMetric::Reordering(19),
+                    RouteMetric::Features(RTAX_FEATURE_SACK | RTAX_FEATURE_ECN),
+                    RouteMetric::QuickAck(1)
+                ]
             );
         }
     }

@@ -19,6 +19,9 @@ use super::{
     rule::{family, unspecified},
 };
 
+/// A feature of a route: its connections ask for ECN, and accept it (include/uapi/linux/rtnetlink.h).
+pub const RTAX_FEATURE_ECN: u32 = 1 << 0;
+
 /// Routes within a prefix that are copied; a host that has more is a router.
 pub const MAX_WITHIN: usize = 1_000;
 
@@ -215,6 +218,9 @@ impl Route {
             if ours.quickack {
                 hop.metrics.push(RouteMetric::QuickAck(1));
             }
+            if ours.ecn {
+                add_feature(&mut hop.metrics, RTAX_FEATURE_ECN);
+            }
             hop.metrics.sort_by_key(|metric| metric.kind());
         }
         copy
@@ -267,6 +273,17 @@ const fn default_priority(family: Family) -> u32 {
         Family::V4 => 0,
         Family::V6 => 1024,
     }
+}
+
+/// Adds a feature to those that a route has already.
+fn add_feature(metrics: &mut Vec<RouteMetric>, feature: u32) {
+    for metric in metrics.iter_mut() {
+        if let RouteMetric::Features(features) = metric {
+            *features |= feature;
+            return;
+        }
+    }
+    metrics.push(RouteMetric::Features(feature));
 }
 
 /// A device of a VRF, or in one.

@@ -112,6 +112,13 @@ pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesStat
             "acknowledgements are delayed by two ticks of the kernel's clock at most".to_owned()
         });
     }
+    if metrics.ecn {
+        means.push(if is_on {
+            format!("connections ask for ECN: a feature of routes, in table {table}")
+        } else {
+            "ecn has no effect without [host] routes".to_owned()
+        });
+    }
     if means.is_empty() {
         return means;
     }
@@ -126,7 +133,7 @@ pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesStat
 mod tests {
     use super::*;
 
-    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true };
+    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true, ecn: false };
 
     #[test]
     fn the_means_depend_on_the_routes_and_on_the_law() {

@@ -122,6 +122,24 @@ pub const FLOW: &[Field] = &[
         ..Field::NONE
     },
     Field {
+        key: "ecn",
+        kind: Kind::Word {
+            words: &["on"],
+            unless: "cannot be given to a connection by the kernel",
+        },
+        default: "as `net.ipv4.tcp_ecn` has it",
+        doc: "\"on\" asks for Explicit Congestion Notification (RFC 3168), and accepts it; takes \
+              `[host] routes`.",
+        read: |field, table, problems, path| {
+            path.origin.ecn = field.word(table, problems).is_some();
+        },
+        check: Some(Checked::words(|path| path.origin.ecn.then(|| "ecn on".to_owned()))),
+        explain: Some(Setting::new("ecn", |in_force| {
+            in_force.origin.ecn.then(|| Value::Text("on".to_owned()))
+        })),
+        ..Field::NONE
+    },
+    Field {
         key: "dscp",
         kind: Kind::Other { takes: "a number, or a name such as \"le\"", range: "0 to 63" },
         doc: "The differentiated services code point of the packets.",

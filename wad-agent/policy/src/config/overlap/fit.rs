@@ -24,7 +24,7 @@ pub enum Unfit {
     )]
     TooManyAtOnce { count: usize },
     #[error(
-        "`reorder` and `delayed_ack` take {rules} rules of routes with it, and at most {} can be",
+        "`reorder`, `delayed_ack` and `ecn` take {rules} rules of routes with it, and at most {} can be",
         route_rules::MAX_RULES
     )]
     TooManyRoutes { rules: usize },
