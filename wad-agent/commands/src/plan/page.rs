@@ -73,7 +73,7 @@ impl Display for Page<'_> {
 impl Page<'_> {
     /// The policies, with what each gains.
     fn write_policies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policies { fair, aggressive, aggressive_needs_consent, expected } = &self.plan.policies;
+        let Policies { fair, aggressive, expected } = &self.plan.policies;
         let usual = if self.plan.loss.is_none() { ", as is usual," } else { "" };
         write!(
             f,
@@ -86,8 +86,11 @@ impl Page<'_> {
             Rate(expected.fair_bits_per_second),
         )?;
         if let (Some(toml), Some(rate)) = (aggressive, expected.aggressive_bits_per_second) {
-            let consent = if *aggressive_needs_consent { " and needs consent" } else { "" };
-            write!(f, "\nOr, which recovers sooner{consent}, with {}:\n\n{toml}", Rate(rate))?;
+            write!(
+                f,
+                "\nOr, which recovers sooner and needs consent, with {}:\n\n{toml}",
+                Rate(rate)
+            )?;
         }
         Ok(())
     }

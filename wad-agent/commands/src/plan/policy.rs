@@ -1,20 +1,17 @@
 //! The policies to paste: a `[[path]]` for this path, with and without consent.
 
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    ops::RangeInclusive,
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::{
-    control::{Control, LONG_PATH_US},
+    control::LONG_PATH_US,
     law::{Aimd, highspeed, resume::LEAST_KNOWN_SEGMENTS},
 };
-use wad_policy::{
-    capacity::{Capacity, PACKET_BYTES},
-    config::MAX_BUFFER_BYTES,
-    law::Law,
-    response::Response,
-    shares::{SharedPath, Shares},
-};
+use wad_policy::{config::MAX_BUFFER_BYTES, law::Law, response::Response};
 
 use super::{DEFAULT_WINDOW_BYTES, Question, path::MAX_WINDOW_BYTES};
 
@@ -30,6 +27,9 @@ const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
 const MAX_LEAK: f64 = 0.01;
 /// One packet in a million is lost where nobody says how many are: a path without faults.
 const USUAL_LOSS: f64 = 1e-6;
+/// CUBIC flows as which a connection behaves that is to recover sooner. Two keep any path fuller than
+/// one; what takes more than four to fill is left to the law for leaky paths.
+const FLOWS: RangeInclusive<u32> = 2..=4;
 /// The kernel's side knows in 32 bits what a path holds. A larger one would be taken to hold
 /// so much, and connections that begin together would share that and no more.
 const MOST_KNOWN_BYTES: f64 = u32::MAX as f64;
@@ -40,10 +40,8 @@ const MOST_KNOWN_BYTES: f64 = u32::MAX as f64;
 pub struct Policies {
     /// Its flows take no more than CUBIC's.
     pub fair: String,
-    /// Its flows recover sooner. None where standard flows recover soon enough.
+    /// Its flows recover sooner, and need consent. None where standard flows recover soon enough.
     pub aggressive: Option<String>,
-    /// Whether those take more than CUBIC's, and so need consent.
-    pub aggressive_needs_consent: bool,
     /// The rates to expect of both.
     pub expected: Expected,
 }
@@ -67,8 +65,7 @@ impl Policies {
     pub fn of(question: &Question) -> Self {
         let path = question.path();
         let recovers_slowly = highspeed::response(path.bdp_segments()) != Aimd::STANDARD;
-        let faster = recovers_slowly
-            .then(|| if is_leaky(question) { Share::Leaky } else { Share::Highspeed });
+        let faster = recovers_slowly.then(|| Share::faster(question));
         let written = |law: Option<Share>| {
             let mut toml = "[[path]]\n\
                             name = \"planned\"\n\
@@ -78,9 +75,8 @@ impl Policies {
             toml
         };
         Self {
-            fair: written(recovers_slowly.then_some(Share::Standard)),
+            fair: written(recovers_slowly.then_some(Share::FAIR)),
             aggressive: faster.map(|share| written(Some(share))),
-            aggressive_needs_consent: faster.is_some_and(|share| share.needs_consent(question)),
             expected: Expected::of(question, faster),
         }
     }
@@ -97,8 +93,10 @@ impl Expected {
         let cubic = Response::cubic(Some(path.rtt_seconds));
         let cubic_bits_per_second = rate(MAX_WINDOW_BYTES, &cubic);
         let faster_bits_per_second = |share| match share {
+            Share::Cubic { flows } => {
+                rate(MAX_WINDOW_BYTES, &Response::cubic_flows(flows, Some(path.rtt_seconds)))
+            }
             Share::Leaky => path.rate_bits_per_second(path.max_window_segments()),
-            _ => rate(MAX_WINDOW_BYTES, &Response::highspeed()),
         };
         Self {
             loss,
@@ -111,31 +109,34 @@ impl Expected {
     }
 }
 
-/// The part of a path that a flow is to take beside others.
+/// The part of a path that a connection is to take beside others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
-    /// As CUBIC.
-    Standard,
-    /// As HighSpeed TCP.
-    Highspeed,
+    /// As many CUBIC flows.
+    Cubic { flows: u32 },
     /// All that others leave, if losses are no congestion.
     Leaky,
 }
 
 impl Share {
-    fn needs_consent(self, question: &Question) -> bool {
-        match self {
-            Self::Standard => false,
-            Self::Highspeed => highspeed_needs_consent(question),
-            Self::Leaky => true,
+    /// No more than any CUBIC flow.
+    const FAIR: Self = Self::Cubic { flows: 1 };
+
+    /// The law that fills the path at its losses: as many CUBIC flows as it takes in each stream, and
+    /// that for leaky paths where these would be more than [`FLOWS`] allows.
+    fn faster(question: &Question) -> Self {
+        let path = question.path();
+        let loss = question.loss.unwrap_or(USUAL_LOSS);
+        let fills = |flows: &u32| {
+            let all = Response::cubic_flows(flows * question.streams, Some(path.rtt_seconds));
+            all.mean_window_segments(loss) >= f64::from(path.bdp_segments())
+        };
+        match FLOWS.into_iter().find(fills) {
+            Some(flows) => Self::Cubic { flows },
+            None if question.loss.is_some_and(|loss| loss < MAX_LEAK) => Self::Leaky,
+            None => Self::Cubic { flows: *FLOWS.end() },
         }
     }
-}
-
-/// Whether the path loses more than HighSpeed TCP fills it with, and no more than a leaky path does.
-fn is_leaky(question: &Question) -> bool {
-    let filling_loss = Response::highspeed().loss(f64::from(question.path().bdp_segments()));
-    question.loss.is_some_and(|loss| (filling_loss..MAX_LEAK).contains(&loss))
 }
 
 fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) -> fmt::Result {
@@ -150,8 +151,8 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
     // The law for leaky paths takes no `resume`.
     let resumes = !matches!(share, None | Some(Share::Leaky)) && is_worth_a_jump(question);
 
-    // What it takes beside CUBIC depends on them.
-    let is_judged = matches!(share, Some(Share::Highspeed | Share::Leaky));
+    // What the law for leaky paths takes beside CUBIC depends on them.
+    let is_judged = share == Some(Share::Leaky);
     if has_threshold || resumes || is_judged || has_large_window {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
@@ -170,11 +171,7 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
         None => {
             return writeln!(toml, "# the kernel's own congestion control recovers soon enough");
         }
-        Some(Share::Standard) => {
-            writeln!(toml, "# no more than a CUBIC flow's share, whoever else is on the path")?;
-            writeln!(toml, "congestion = \"{}\"", Law::Cubic.name())?;
-        }
-        Some(Share::Highspeed) => write_highspeed(toml, question)?,
+        Some(Share::Cubic { flows }) => write_cubic(toml, flows)?,
         Some(Share::Leaky) => {
             writeln!(
                 toml,
@@ -207,42 +204,18 @@ fn is_worth_a_jump(question: &Question) -> bool {
         && lost_segments < 1.0
 }
 
-fn write_highspeed(toml: &mut String, question: &Question) -> fmt::Result {
-    let (mtu_bytes, needs_consent) = (question.mtu_bytes, highspeed_needs_consent(question));
-    let name = Law::HighSpeed.name();
-    if needs_consent {
-        let share = highspeed_shares(question, f64::from(mtu_bytes)).most();
-        writeln!(
-            toml,
-            "# up to {share:.1} times a CUBIC flow's share on this path, in packets of"
-        )?;
-        writeln!(toml, "# {mtu_bytes} bytes: only where all who share it agree")?;
-    } else {
-        writeln!(toml, "# no more than a CUBIC flow's share on this path")?;
+fn write_cubic(toml: &mut String, flows: u32) -> fmt::Result {
+    if flows == 1 {
+        writeln!(toml, "# no more than a CUBIC flow's share, whoever else is on the path")?;
+        return writeln!(toml, "congestion = \"{}\"", Law::Cubic.name());
     }
-    writeln!(toml, "congestion = \"{name}\"")?;
-    if needs_consent { writeln!(toml, "allow = \"aggressive\"") } else { Ok(()) }
-}
-
-/// Returns whether HighSpeed TCP takes more than CUBIC on the path: in its own packets, or in
-/// those in which `wad check` counts.
-fn highspeed_needs_consent(question: &Question) -> bool {
-    [f64::from(question.mtu_bytes), PACKET_BYTES]
-        .into_iter()
-        .any(|packet_bytes| highspeed_shares(question, packet_bytes).exceed_fair())
-}
-
-/// Returns the shares of HighSpeed TCP on the path, in packets of so many bytes with their
-/// headers.
-fn highspeed_shares(question: &Question, packet_bytes: f64) -> Shares {
-    let (bits_per_second, rtt_seconds) = (question.bits_per_second, question.rtt_seconds);
-    let capacity = Capacity {
-        bits_per_second: Some(bits_per_second),
-        rtt_seconds: Some(rtt_seconds),
-        is_least: false,
-    };
-    let path = SharedPath::in_packets(capacity, packet_bytes);
-    Shares::of(Law::HighSpeed, &Control::STANDARD, path).expect("it answers to losses")
+    write!(
+        toml,
+        "# as {flows} CUBIC flows in one, with {flows} times the share of one, and buffers of up to {flows}\n\
+         # times the size: only where all who share the path agree\n\
+         congestion = \"{}\"\nequivalent_streams = {flows}\nallow = \"aggressive\"\n",
+        Law::Cubic.name()
+    )
 }
 
 /// Writes the slow start threshold. Below [`LONG_PATH_US`] our laws are not paced and the queue has to take

@@ -25,7 +25,7 @@ const STUCK_PART: f64 = 8.0;
 const GROWN_SECONDS: f64 = 5.0;
 /// Without window scaling (RFC 7323) no window is larger.
 const UNSCALED_WINDOW: f64 = 65_535.0;
-/// RFC 3649, section 5: up to this window HighSpeed TCP is a standard flow.
+/// Up to this window a standard flow recovers soon enough (RFC 3649, section 5).
 const STANDARD_SEGMENTS: f64 = 38.0;
 /// The window is what the configuration takes at most, and where flows that are short
 /// gain most.
@@ -202,10 +202,11 @@ fn growth(course: &Course<'_>) -> Advice {
     }
     Advice::here(
         vec![
-            format!("congestion = \"{}\"", Law::HighSpeed.name()),
+            format!("congestion = \"{}\"", Law::Cubic.name()),
+            "equivalent_streams = 2".to_owned(),
             "allow = \"aggressive\"".to_owned(),
         ],
-        "grows faster on long fast paths, where all who share the path agree; `wad plan` says by \
-         how much",
+        "grows as two CUBIC connections do, where all who share the path agree; `wad plan` says how \
+         many it takes to fill a path",
     )
 }
