@@ -1,5 +1,6 @@
 //! `scan` measures what the scans of all flows take of a processor, as the kernel counts the run
-//! time of their programs: of ten thousand flows, and of a hundred thousand.
+//! time of their programs: of ten thousand flows, and of a hundred thousand. So it does for the search for
+//! the processes that have these connections open, which is made when somebody asks.
 //!
 //! The flows are idle, in twelve network namespaces: a process has descriptors for so many. Where a program has not run for a while, as
 //! that for buffers where none may grow, its first runs are waited for.
@@ -12,7 +13,9 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use wad_testbed::{cgroup::Cgroup, netns::Netns, say, sysctl::Changed, wad::Home};
+use wad_testbed::{
+    cgroup::Cgroup, netns::Netns, process::run_command, say, sysctl::Changed, wad::Home,
+};
 
 use super::{Outcome, Report, Target, instruments, programs};
 
@@ -28,6 +31,11 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// Scans that an agent makes on its own account, by their programs.
 const SCANS: [&str; 3] = ["wad_needs", "wad_progress", "wad_health"];
+
+/// The program that is run for each open file of each process when somebody asks for flows, once a second
+/// at most.
+const SEARCH: &str = "wad_holders";
+const SEARCH_INTERVAL: Duration = Duration::from_millis(1100);
 
 /// Has flows scanned for all of these.
 const POLICY: &str = "[guard]\nevery = '500ms'\n\n\
@@ -51,6 +59,7 @@ pub fn run(me: &Path, wad: &Path) -> Result<Report> {
         let agent = home.start(&cgroup)?;
         let holders = instruments::hold(me, &namespaces, &cgroup, flows)?;
         results.extend(scans(flows)?);
+        results.push(searches(&home, flows)?);
         drop(holders);
         agent.stop()?;
     }
@@ -93,6 +102,21 @@ fn scans(flows: usize) -> Result<Vec<Outcome>> {
         Outcome::new(format!("{scan}_seconds/{flows}"), "s", Target::AtMost(most), all)
     };
     Ok(SCANS.into_iter().map(outcome).collect())
+}
+
+/// Returns how long it takes to search all open files for the processes of connections.
+fn searches(home: &Home, flows: usize) -> Result<Outcome> {
+    let _statistics = Changed::to("kernel.bpf_stats_enabled", "1")?;
+    let total_ns = || -> Result<u64> { Ok(runs()?.get(SEARCH).map_or(0, |(ns, _)| *ns)) };
+    let mut samples = Vec::new();
+    for _ in 0..SAMPLES {
+        thread::sleep(SEARCH_INTERVAL);
+        let before = total_ns()?;
+        run_command(home.command("flows").args(["--all", "--json"]))?;
+        samples.push((total_ns()? - before) as f64 / 1e9);
+    }
+    ensure!(samples.iter().all(|seconds| *seconds > 0.0), "{SEARCH} has not run: {samples:?}");
+    Ok(Outcome::alone(format!("{SEARCH}_seconds/{flows}"), "s", samples))
 }
 
 /// Returns the run time of each program so far, in nanoseconds, and how often it ran.
