@@ -13,7 +13,7 @@ use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     process::run_command,
     qdisc, say,
-    settings::{self, HostDefaults, OwnDefaults},
+    settings::{self, Ecn, HostDefaults, OwnDefaults},
     signal,
     trace::{Event, Trace},
     tracing::{Tracing, TracingError},
@@ -174,7 +174,7 @@ impl Lab {
         let inside = inside.map(|home| home.start_inside(wan.a(), &cgroup)).transpose()?;
         let agent = agent.or(inside);
         if scenario.ecn {
-            settings::ask_for_ecn(&wan)?;
+            settings::ask_for_ecn(&wan, Ecn::Classic)?;
         }
         // What bpftune changes from its start on, it takes back.
         let before_bpftune = variant.has_bpftune.then(|| settings::effective(&wan)).transpose()?;

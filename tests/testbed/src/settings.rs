@@ -147,14 +147,26 @@ pub fn apply(wan: &Wan) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// Connections ask for explicit congestion notification from here on: without,
-/// they only grant it.
+/// Explicit Congestion Notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// RFC 3168.
+    Classic,
+    /// RFC 9768, from Linux 7.0 on.
+    Accurate,
+}
+
+/// Has new connections ask for Explicit Congestion Notification. By default they only accept it.
 ///
 /// # Errors
 /// When the kernel refuses it.
-pub fn ask_for_ecn(wan: &Wan) -> Result<(), SettingsError> {
+pub fn ask_for_ecn(wan: &Wan, ecn: Ecn) -> Result<(), SettingsError> {
+    let value = match ecn {
+        Ecn::Classic => "1",
+        Ecn::Accurate => "3",
+    };
     for netns in [wan.a(), wan.b()] {
-        netns.run(|| sysctl::set(ECN, "1"))??;
+        netns.run(|| sysctl::set(ECN, value))??;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     policy::path_to,
-    settings,
+    settings::{self, Ecn},
     stand::Stand,
     sysctl,
     tcp::{self, Connection, at},
@@ -38,7 +38,7 @@ fn each_law_carries_a_transfer() -> Result<()> {
     let stand = Stand::set_up("laws")?;
     let wan = Wan::start(&toml::from_str(PATH)?)?;
     settings::apply(&wan)?;
-    settings::ask_for_ecn(&wan)?;
+    settings::ask_for_ecn(&wan, Ecn::Classic)?;
     let laws = || (FIRST_PORT..).zip(LAWS);
     let policy: String = laws().map(|(port, (_, keys))| path_to(port, keys)).collect();
     let home = Home::create(&program()?, &policy)?;

@@ -13,7 +13,7 @@ use wad_testbed::{
         wan::{ADDRESSES_V4, Wan},
     },
     sending::{Sample, samples, while_sending},
-    settings,
+    settings::{self, Ecn},
     stand::Stand,
     tcp::{Connection, at},
     wad::{Home, program},
@@ -56,7 +56,7 @@ fn watch(path: &str, port: u16, span: Duration) -> Result<(Path, Vec<Sample>, Co
     let path: Path = toml::from_str(path)?;
     let wan = Wan::start(&path)?;
     settings::apply(&wan)?;
-    settings::ask_for_ecn(&wan)?;
+    settings::ask_for_ecn(&wan, Ecn::Classic)?;
     let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
     let connections = slice::from_ref(&connection);
     let samples = while_sending(connections, || {
