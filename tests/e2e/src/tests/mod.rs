@@ -106,6 +106,7 @@ mod systemd_kills;
 mod systemd_privileges;
 mod systemd_probes;
 mod takeover;
+mod time_outs;
 mod top;
 mod totals;
 mod trace;

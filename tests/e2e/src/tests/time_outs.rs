@@ -1,0 +1,65 @@
+//! After a time-out `wad_cubic` grows as Linux's own CUBIC does: by a twentieth in each RTT, as
+//! `bictcp_reset()` has made it forget at which window it lost packets.
+
+use std::{slice, time::Duration};
+
+use anyhow::{Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    emulated::wan::{ADDRESSES_V4, Wan},
+    policy::path_to,
+    sending::while_sending,
+    settings, signal,
+    ss::Flow,
+    stand::{Stand, until},
+    tcp::{Connection, at},
+    wad::{Home, program},
+};
+
+/// BDP of 1,381 segments, with room in the queue for three times as many.
+const PATH: &str = "rtt = '40ms'\nforward = { rate = '400Mbit', queue = { bdp = 3.0 } }\n";
+const BUFFERS: &str = "sndbuf = '32MiB'; rcvbuf = '32MiB'";
+const SOON: Duration = Duration::from_secs(10);
+/// RTTs over which the window is seen to grow.
+const ROUNDS: f64 = 16.0;
+
+/// Growth of a window in [`ROUNDS`] after a time-out: the ratio of two windows.
+fn growth_after_time_out(port: u16) -> Result<f64> {
+    let wan = Wan::start(&toml::from_str(PATH)?)?;
+    settings::apply(&wan)?;
+    let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
+    let look = || Ok::<_, anyhow::Error>(connection.near_flow(wan.a())?);
+    while_sending(slice::from_ref(&connection), || {
+        signal::sleep(Duration::from_millis(1500))?;
+        // No acknowledgement comes back.
+        wan.b().ip(&["route", "add", "blackhole", ADDRESSES_V4[0]])?;
+        let is_timed_out = |flow: &Flow| flow.number("backoff").is_some_and(|times| times >= 1.0);
+        until("it times out", SOON, look, is_timed_out)?;
+        wan.b().ip(&["route", "del", "blackhole", ADDRESSES_V4[0]])?;
+        let is_slow_start_over = |flow: &Flow| {
+            flow.number("backoff").is_none()
+                && flow.ssthresh_segments.is_some_and(|segments| flow.cwnd_segments >= segments)
+        };
+        let before = until("slow start is over", SOON, look, is_slow_start_over)?;
+        signal::sleep(Duration::from_secs_f64(ROUNDS * before.rtt_ms / 1e3))?;
+        let after = look()?;
+        println!("{port}: {before:?}\n{after:?}");
+        Ok(f64::from(after.cwnd_segments) / f64::from(before.cwnd_segments))
+    })
+}
+
+#[e2e(long, few)]
+fn the_window_grows_as_under_linuxs_cubic() -> Result<()> {
+    let stand = Stand::set_up("timeouts")?;
+    let policy = path_to(7000, &format!("congestion = 'wad_cubic'; {BUFFERS}"))
+        + &path_to(7001, &format!("congestion = 'cubic'; {BUFFERS}"));
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    let [ours, linuxs] = [7000, 7001].map(growth_after_time_out);
+    let (ours, linuxs) = (ours?, linuxs?);
+    agent.stop()?;
+    // 1.05 to the power of 16 is 2.18; by the curve alone it would be 1.01.
+    ensure!(linuxs > 1.4, "Linux's grows by {linuxs:.2}");
+    ensure!(ours > 1.4 && ours < 1.25 * linuxs, "ours grows by {ours:.2}, Linux's by {linuxs:.2}");
+    Ok(())
+}
