@@ -28,7 +28,7 @@ pub fn init(ctx: Context) -> u64 {
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
-    start::within_path(tcp);
+    start::within_path(tcp, parameters);
     if parameters.is_standard() {
         return standard::cong_control(ctx, tcp, parameters);
     }

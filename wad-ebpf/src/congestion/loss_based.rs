@@ -64,7 +64,7 @@ pub fn cong_avoid(
     if resume::on_ack(tcp, parameters) {
         return 0;
     }
-    start::within_path(tcp);
+    start::within_path(tcp, parameters);
     answer_late(tcp, parameters, shrink);
     let acked_segments = ctx.argument(2) as u32;
     let hystart = if HyStart::is_for(tcp.ssthresh_segments()) {

@@ -41,10 +41,12 @@ const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
 /// All that the path has is divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 7;
+/// The policy says what the path carries: another one.
+pub const KNOWS_PATH: u32 = 1 << 6;
 const _: () = {
     let flags =
         IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD | IIAD | RESUME_WHEN_IDLE;
-    assert!(flags >> DIVIDES.ilog2() == 0);
+    assert!(flags >> KNOWS_PATH.ilog2() == 0);
 };
 
 /// From here on it is the law's own, 64 bytes.
@@ -243,9 +245,11 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         }
         let max_cwnd_segments = control.max_cwnd.in_segments(tcp.mss_bytes());
         tcp.set_private(MAX_CWND, or_none(part_of_window(max_cwnd_segments, flows)));
-        let flags = control.flags | if divides { DIVIDES } else { 0 };
-        tcp.set_private(FLAGS, flags as u8);
         let path_bytes = policy.map_or(0, |policy| policy.path_bytes);
+        let flags = control.flags
+            | if divides { DIVIDES } else { 0 }
+            | if path_bytes > 0 { KNOWS_PATH } else { 0 };
+        tcp.set_private(FLAGS, flags as u8);
         let burst_segments = burst_segments(path_bytes, tcp.srtt_us(), tcp.mss_bytes());
         tcp.set_private(BURST, burst_segments);
         let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));

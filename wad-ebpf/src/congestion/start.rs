@@ -5,12 +5,19 @@
 use wad_common::law::INITIAL_WINDOW_SEGMENTS;
 use wad_ebpf::{counts, policies};
 
-use crate::tcp::Tcp;
+use crate::{
+    parameters::{KNOWS_PATH, Parameters},
+    tcp::Tcp,
+};
 
 /// Ends slow start on an ACK where the flow has its part, no less than an initial window, and its
 /// window would grow.
 #[inline(always)]
-pub fn within_path(tcp: Tcp) {
+pub fn within_path(tcp: Tcp, parameters: Parameters) {
+    // The state of the flow and its policy are looked up for no other.
+    if !parameters.has(KNOWS_PATH) {
+        return;
+    }
     let cwnd_segments = tcp.cwnd_segments();
     if cwnd_segments >= tcp.ssthresh_segments() || cwnd_segments < INITIAL_WINDOW_SEGMENTS {
         return;
