@@ -3,11 +3,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     capture::{Capture, Packet},
     netns::Netns,
+    process::run_command,
     signal,
     stand::{Stand, until},
     sysctl,
@@ -62,7 +63,7 @@ fn connections_of_a_path_negotiate_ecn() -> Result<()> {
     let wire = Wire::start()?;
     let [a, b] = [wire.a(), wire.b()];
     let policy = format!(
-        "[host]\nroutes = true\n\
+        "[limits]\nmax_memory = '1GiB'\n[host]\nroutes = true\n\
          [[path]]\nname = 'asks'\nremote = {0:?}\nremote_port = {ASKING_PORT}\necn = 'on'\n\
          [[path]]\nname = 'accepts'\nremote = {0:?}\nlocal_port = {ACCEPTING_PORT}\necn = 'on'\n",
         [ADDRESSES_V4[1], ADDRESSES_V6[1]],
@@ -84,8 +85,8 @@ fn connections_of_a_path_negotiate_ecn() -> Result<()> {
         ensure!(sent.handshake == NOT_ASKED, "another port: {:?}", sent.handshake);
         ensure!(sent.data[1] == 0, "another port: {} segments are ECN-capable", sent.data[1]);
     }
-    let output = home.command("explain").arg(format!("{}:{ASKING_PORT}", ADDRESSES_V4[1]));
-    let explained = String::from_utf8(output.output()?.stdout).context("explain")?;
+    let to = format!("{}:{ASKING_PORT}", ADDRESSES_V4[1]);
+    let explained = run_command(home.command("explain").arg(to))?;
     let means = "connections ask for ECN: a feature of routes, in table 1191000";
     ensure!(explained.contains(means), "{explained}");
 
