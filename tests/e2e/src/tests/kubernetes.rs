@@ -79,7 +79,7 @@ bpftool cgroup tree /sys/fs/cgroup/unified
 ip rule
 ip -6 rule
 ip route show table all proto 119
-find /run/wad /var/lib/wad -mindepth 1 ! -name 'pods-*.json' 2>/dev/null || true
+find /run/wad /var/lib/wad -mindepth 1 ! -name 'pods-*.json' ! -name 'guards-*.json' 2>/dev/null || true
 ";
 
 /// Runs all of it, with the programs of Kubernetes, the agent's image and the packed chart.
