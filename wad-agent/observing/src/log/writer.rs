@@ -15,8 +15,9 @@ use std::{
 /// Lines that wait to be written.
 const ROOM: usize = 1024;
 
-/// How long the end of the process is held up for lines that nobody reads.
-const FLUSH_LIMIT: Duration = Duration::from_millis(100);
+/// How long the end of the process is held up for lines that nobody reads. On a busy machine the thread
+/// that writes may wait for a processor for some tenths of a second.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
@@ -136,7 +137,7 @@ mod tests {
         let lost = lines.lost.load(Ordering::Relaxed);
         assert!(lost > 0);
         drop(flush);
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < 10 * FLUSH_LIMIT, "{:?}", begun.elapsed());
 
         // What had room is written once someone reads, and the loss is told of.
         drop(lines);
