@@ -29,7 +29,7 @@ const NEGOTIATED: [&str; 2] = ["SEW", "S.E"];
 const ASKED_IN_VAIN: [&str; 2] = ["SEW", "S."];
 const NOT_ASKED: [&str; 2] = ["S", "S."];
 
-/// What a connection has sent.
+/// The packets that a connection has sent.
 struct Sent {
     /// Flags of the SYN and of the SYN-ACK.
     handshake: Vec<String>,
