@@ -41,7 +41,7 @@ const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
 /// All that the path has is divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 7;
-/// The policy says what the path carries: another one.
+/// The policy says what the path carries: a flag beside [`Control::flags`], too.
 pub const KNOWS_PATH: u32 = 1 << 6;
 const _: () = {
     let flags =

@@ -14,7 +14,7 @@ use crate::{
 /// window would grow.
 #[inline(always)]
 pub fn within_path(tcp: Tcp, parameters: Parameters) {
-    // The state of the flow and its policy are looked up for no other.
+    // Without a capacity there is no part of it to end at, and nothing to look up.
     if !parameters.has(KNOWS_PATH) {
         return;
     }

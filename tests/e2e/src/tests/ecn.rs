@@ -17,9 +17,9 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// Port of the far end whose connections ask.
+/// Port of the far end to which connections ask for ECN.
 const ASKING_PORT: u16 = 7000;
-/// Port of the near end whose connections accept.
+/// Port at which the near end listens and accepts ECN.
 const ACCEPTING_PORT: u16 = 7010;
 const SOON: Duration = Duration::from_secs(5);
 
