@@ -94,14 +94,27 @@ pub struct Answer {
 /// Whether the kernel took for a threshold what no program has returned; the window
 /// follows it, to 980 million segments within an RTT (seen). A kernel that is
 /// hardened to run no BPF program while init (PID 1) has the processor skips them for
-/// packets that an interrupt brings meanwhile, too, and finds in place of the result
-/// what else was on its stack: half a return address, which is above all thresholds
-/// (Linux 6.18 of a cloud's virtual machines, where `__bpf_prog_enter()` compares
-/// `current->tgid` with 1).
+/// packets and timers of an interrupt meanwhile, too, and finds in place of the result
+/// what else was on its stack (Linux 6.18 of a cloud's virtual machines, where
+/// `__bpf_prog_enter()` compares `current->tgid` with 1): half a return address, which is
+/// above all thresholds, or 0, with which a flow would leave a time-out in congestion
+/// avoidance, from a window of one segment (both seen).
 #[inline(always)]
 #[must_use]
 pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
-    ssthresh_segments > INFINITE_SSTHRESH
+    ssthresh_segments.wrapping_sub(1) >= INFINITE_SSTHRESH
+}
+
+/// The window that a flow has once its threshold is answered late: no more than that. The kernel
+/// has left it no window where it found 0 for a threshold.
+#[inline(always)]
+#[must_use]
+pub const fn reduced_segments(cwnd_segments: u32, ssthresh_segments: u32) -> u32 {
+    if cwnd_segments == 0 || cwnd_segments > ssthresh_segments {
+        ssthresh_segments
+    } else {
+        cwnd_segments
+    }
 }
 
 impl LossBased {
@@ -196,7 +209,7 @@ impl LossBased {
         let is_of_cwr = matches!(change, Change::CwrEnds | Change::LossFoundInCwr);
         if moment.ignores_stalls && is_of_cwr && self.stall.shows_in(&moment.signs) {
             course.transition_to(Cause::Asked, Phase::LocalStall);
-            return cwnd_segments;
+            return cwnd_segments.max(MIN_WINDOW_SEGMENTS);
         }
         self.decrease(course, moment, cwnd_segments, response)
     }

@@ -6,7 +6,7 @@ use std::mem;
 
 use wad_common::law::{
     Aimd, INFINITE_SSTHRESH, ShownPhase, Window,
-    loss_based::{Change, Course, Delivery, LossBased, Moment, is_unanswered},
+    loss_based::{Change, Course, Delivery, LossBased, Moment, is_unanswered, reduced_segments},
     stall::{Ending, Signs},
 };
 
@@ -112,7 +112,7 @@ impl Flow {
                 // `tcp_cwnd_reduction()`, in one go.
                 let ssthresh_segments = self.kernel.ssthresh_segments;
                 let cwnd_segments = &mut self.kernel.cwnd_segments;
-                *cwnd_segments = if is_unanswered(ssthresh_segments) {
+                *cwnd_segments = if ssthresh_segments > INFINITE_SSTHRESH {
                     // It goes the other way.
                     cwnd_segments.saturating_add(acked_segments).min(INFINITE_SSTHRESH)
                 } else {
@@ -328,7 +328,7 @@ impl Flow {
 
     fn reduce_to(&mut self, segments: u32) {
         self.kernel.ssthresh_segments = segments;
-        self.kernel.cwnd_segments = self.kernel.cwnd_segments.min(segments);
+        self.kernel.cwnd_segments = reduced_segments(self.kernel.cwnd_segments, segments);
     }
 
     const fn moment(&self) -> Moment {

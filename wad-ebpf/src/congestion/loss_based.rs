@@ -152,9 +152,7 @@ pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u6
 #[inline(always)]
 fn reduce_to(tcp: Tcp, ssthresh_segments: u32) {
     tcp.set_ssthresh_segments(ssthresh_segments);
-    if tcp.cwnd_segments() > ssthresh_segments {
-        tcp.set_cwnd_segments(ssthresh_segments);
-    }
+    tcp.set_cwnd_segments(loss_based::reduced_segments(tcp.cwnd_segments(), ssthresh_segments));
 }
 
 /// Returns the number, of which the verifier has forgotten how it came about: it would follow each

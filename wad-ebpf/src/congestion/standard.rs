@@ -2,7 +2,7 @@
 //! tuned any more: as the standard one (RFC 5681), without its own state, which stays
 //! for when the path is tuned again.
 
-use wad_common::law::Aimd;
+use wad_common::law::{Aimd, MIN_WINDOW_SEGMENTS};
 
 use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateSample, tcp::Tcp};
 
@@ -20,8 +20,11 @@ pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
         parameters.set_standard_credit_q16(0);
         // At once, not spread over the recovery (RFC 5681 section 3.2, step 2), but for what was
         // lost, which goes out first (step 3).
-        let first_segments =
-            if is_asked && tcp.is_reducing() { tcp.in_flight_segments() + 1 } else { 0 };
+        let first_segments = if is_asked && tcp.is_reducing() {
+            tcp.in_flight_segments() + 1
+        } else {
+            MIN_WINDOW_SEGMENTS
+        };
         let most_segments = before.ssthresh_segments.max(first_segments);
         if before.cwnd_segments > most_segments {
             tcp.set_cwnd_segments(most_segments);

@@ -16,6 +16,8 @@ const AT: Moment = Moment {
 };
 /// A kernel's threshold where a program was skipped: half a return address.
 const GARBAGE: u32 = 0xffff_a001;
+/// Another one.
+const ZERO: u32 = 0;
 
 const fn standard(_: u32) -> Aimd {
     Aimd::STANDARD
@@ -39,6 +41,7 @@ fn a_stall_is_not_answered_and_a_loss_is() {
 fn without_a_threshold_what_is_on_its_way_is_all_that_is_known() {
     let skipped = Moment { ssthresh_segments: GARBAGE, cwnd_segments: 980_000_000, ..AT };
     assert_eq!(asked(&skipped), (300, true, Phase::LocalStall));
+    assert_eq!(asked(&Moment { ssthresh_segments: ZERO, ..skipped }), (300, true, Phase::LocalStall));
     let not_ignored = Moment { ignores_stalls: false, ..skipped };
     assert_eq!(asked(&not_ignored), (150, true, Phase::Recovery));
     let none = Moment { in_flight_segments: 0, ..not_ignored };
@@ -89,7 +92,7 @@ fn what_is_not_heeded_would_have_no_answer() {
     let changes = [Change::CwrEnds, Change::LossFound, Change::LossFoundInCwr, Change::Other];
     for (change, ssthresh_segments) in changes
         .into_iter()
-        .flat_map(|change| [400, INFINITE_SSTHRESH, GARBAGE].map(|s| (change, s)))
+        .flat_map(|change| [400, INFINITE_SSTHRESH, GARBAGE, ZERO].map(|s| (change, s)))
     {
         // With a stall, which has the most to answer.
         let (mut law, mut course) = (LossBased::START, Course::START);
