@@ -3,7 +3,8 @@
 
 use crate::record;
 
-// enum tcp_ca_state (include/uapi/linux/tcp.h): below are open and disordered.
+// enum tcp_ca_state (include/uapi/linux/tcp.h).
+const OPEN: u8 = 0;
 const CWR: u8 = 2;
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
@@ -44,6 +45,13 @@ pub struct Change {
     pub delivered_ce_segments: u32,
     /// Whether the window follows a stall.
     pub heeds_stalls: bool,
+}
+
+/// Whether a change from one state to another tells nothing: each connection begins with such a one.
+#[inline(always)]
+#[must_use]
+pub const fn is_none(from: u8, to: u8) -> bool {
+    from == OPEN && to == OPEN
 }
 
 impl Signals {
@@ -95,9 +103,8 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::{CWR, Change, LOSS, RECOVERY, Signals};
+    use super::{CWR, Change, LOSS, OPEN, RECOVERY, Signals, is_none};
 
-    const OPEN: u8 = 0;
     const DISORDER: u8 = 1;
 
     /// Changes of the state, each with what is acknowledged and what was marked by then.
@@ -120,6 +127,23 @@ mod tests {
             from = to;
         }
         (signals.congestion, signals.timeouts, signals.stalls)
+    }
+
+    #[test]
+    fn what_tells_nothing_counts_nothing() {
+        for (from, to) in (0..=LOSS).flat_map(|from| (0..=LOSS).map(move |to| (from, to))) {
+            let mut signals = Signals::default();
+            signals.see(&Change {
+                from,
+                to,
+                retransmits: 0,
+                unacknowledged: 1,
+                delivered_ce_segments: 0,
+                heeds_stalls: true,
+            });
+            assert!(!is_none(from, to) || signals == Signals::default());
+        }
+        assert!(is_none(OPEN, OPEN));
     }
 
     #[test]

@@ -67,11 +67,6 @@ pub fn cong_avoid(
     start::within_path(tcp, parameters);
     answer_late(tcp, parameters, shrink);
     let acked_segments = ctx.argument(2) as u32;
-    let hystart = if HyStart::is_for(tcp.ssthresh_segments()) {
-        end_slow_start(tcp, parameters, acked_segments)
-    } else {
-        HyStart::START
-    };
     let entitled_segments = if is_held_by_host(tcp, parameters) {
         tcp.entitled_by_flight_segments()
     } else {
@@ -85,6 +80,12 @@ pub fn cong_avoid(
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
+        let hystart = if HyStart::is_for(before.ssthresh_segments) {
+            end_slow_start(tcp, parameters, acked_segments)
+        } else {
+            HyStart::START
+        };
+        before.ssthresh_segments = tcp.ssthresh_segments();
         after = if hystart.grows_conservatively(&before) {
             hystart::grow(before, acked_segments)
         } else {
@@ -164,7 +165,7 @@ pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
 }
 
 /// Ends slow start that has no threshold where the path shows a queue. Returns how the window is to
-/// grow until then.
+/// grow until then. ACKs for which it does not grow at all are not asked.
 #[inline(always)]
 fn end_slow_start(tcp: Tcp, parameters: Parameters, acked_segments: u32) -> HyStart {
     let mut state: HyStart = tcp.private(LOSS_BASED_END);

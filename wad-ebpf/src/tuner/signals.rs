@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 
-use wad_common::{control::IGNORE_LOCAL_STALLS, flow::Flow};
+use wad_common::{control::IGNORE_LOCAL_STALLS, flow::Flow, signals};
 use wad_ebpf::policies;
 
 use crate::{flows, socket::Visited};
@@ -14,11 +14,13 @@ use crate::{flows, socket::Visited};
 pub extern "C" fn wad_signals(ctx: *const u64) -> u32 {
     // SAFETY: the tracepoint's arguments; the verifier checks the loads.
     let (sk, to) = unsafe { (ctx.read_volatile(), ctx.add(1).read_volatile()) };
+    // A byte: the rest of the register is not defined.
+    let to = to as u8;
     if let Some(socket) = Visited::of(sk as *mut c_void)
+        && !signals::is_none(socket.congestion_state(), to)
         && let Some(flow) = flows::live(&socket)
     {
-        // A byte: the rest of the register is not defined.
-        let change = socket.change(to as u8, heeds_stalls(&socket, flow));
+        let change = socket.change(to, heeds_stalls(&socket, flow));
         flow.signals.see(&change);
     }
     0

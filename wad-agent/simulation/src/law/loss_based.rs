@@ -102,6 +102,23 @@ impl LossBasedLaw {
         }
         true
     }
+
+    /// Ends slow start where the path shows a queue. Returns how the window is to grow until then.
+    fn end_slow_start(&mut self, tcp: &mut Tcp, ack: &Ack) -> HyStart {
+        if !self.is_ours || !HyStart::is_for(tcp.ssthresh_segments) {
+            return HyStart::START;
+        }
+        let is_over = self.hystart.ends_with(&hystart::Ack {
+            latest_rtt_us: tcp.latest_rtt_us,
+            acked_segments: ack.acked_segments,
+            rapid_start_allowed: tcp.is_paced && tcp.prior_cwnd_segments == 0,
+        });
+        if is_over {
+            tcp.ssthresh_segments = tcp.cwnd_segments;
+            return HyStart::START;
+        }
+        self.hystart
+    }
 }
 
 impl Law for LossBasedLaw {
@@ -125,19 +142,6 @@ impl Law for LossBasedLaw {
         if self.is_ours {
             self.parameters.start_within_path(tcp);
         }
-        let mut hystart = HyStart::START;
-        if self.is_ours && HyStart::is_for(tcp.ssthresh_segments) {
-            let seen = hystart::Ack {
-                latest_rtt_us: tcp.latest_rtt_us,
-                acked_segments: ack.acked_segments,
-                rapid_start_allowed: tcp.is_paced && tcp.prior_cwnd_segments == 0,
-            };
-            if self.hystart.ends_with(&seen) {
-                tcp.ssthresh_segments = tcp.cwnd_segments;
-            } else {
-                hystart = self.hystart;
-            }
-        }
         let entitled_segments = tcp.entitled_segments();
         let mut before = self.parameters.bounded_window(tcp, self.state.credit_q16);
         let mut after = before;
@@ -146,6 +150,8 @@ impl Law for LossBasedLaw {
             after = before;
         } else if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
+            let hystart = self.end_slow_start(tcp, ack);
+            before.ssthresh_segments = tcp.ssthresh_segments;
             after = if hystart.grows_conservatively(&before) {
                 hystart::grow(before, ack.acked_segments)
             } else {

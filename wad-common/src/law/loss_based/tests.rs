@@ -41,7 +41,10 @@ fn a_stall_is_not_answered_and_a_loss_is() {
 fn without_a_threshold_what_is_on_its_way_is_all_that_is_known() {
     let skipped = Moment { ssthresh_segments: GARBAGE, cwnd_segments: 980_000_000, ..AT };
     assert_eq!(asked(&skipped), (300, true, Phase::LocalStall));
-    assert_eq!(asked(&Moment { ssthresh_segments: ZERO, ..skipped }), (300, true, Phase::LocalStall));
+    assert_eq!(
+        asked(&Moment { ssthresh_segments: ZERO, ..skipped }),
+        (300, true, Phase::LocalStall)
+    );
     let not_ignored = Moment { ignores_stalls: false, ..skipped };
     assert_eq!(asked(&not_ignored), (150, true, Phase::Recovery));
     let none = Moment { in_flight_segments: 0, ..not_ignored };

@@ -134,11 +134,17 @@ impl<A: Access> Visited<A> {
         state == BPF_TCP_CLOSE || state == BPF_TCP_LISTEN
     }
 
+    /// Its state of congestion control (`enum tcp_ca_state`).
+    #[inline(always)]
+    pub fn congestion_state(&self) -> u8 {
+        self.read::<u8>(offset!(ca_state)) & CA_STATE_MASK
+    }
+
     /// Returns what is known of it when its state of congestion control becomes another.
     #[inline(always)]
     pub fn change(&self, to: u8, heeds_stalls: bool) -> Change {
         Change {
-            from: self.read::<u8>(offset!(ca_state)) & CA_STATE_MASK,
+            from: self.congestion_state(),
             to,
             retransmits: self.read(offset!(retransmits)),
             unacknowledged: self.number_at(offset!(snd_una)),
