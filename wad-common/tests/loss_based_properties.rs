@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// What the kernel finds in place of a threshold where a program was skipped.
+/// A threshold is this where its program was skipped.
 fn garbage() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), INFINITE_SSTHRESH + 1..]
 }
