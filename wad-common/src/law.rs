@@ -25,6 +25,7 @@ pub mod resume;
 pub mod rtt;
 mod sample;
 pub mod scalable;
+pub mod skipped;
 pub mod slow_start;
 pub mod stall;
 

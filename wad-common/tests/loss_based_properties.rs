@@ -113,11 +113,8 @@ proptest! {
             let before = flow;
             take(&mut flow, step);
             let has_garbage = flow.has_garbage();
-            // Where the kernel follows a threshold of 0, until the next ACK.
-            let has_window = flow.kernel.cwnd_segments >= 1;
-            let had_none = has_garbage || before.kernel.cwnd_segments == 0;
             let is_ack = matches!(step, Step::Ack { .. });
-            prop_assert!(has_window || had_none && !is_ack, "{step:?} {flow:?}");
+            prop_assert!(flow.kernel.cwnd_segments >= 1 || !is_ack, "{step:?} {flow:?}");
             // For as long as a stall lasts it is the window, whatever that is.
             prop_assert!(
                 flow.kernel.ssthresh_segments >= MIN_WINDOW_SEGMENTS
@@ -242,6 +239,21 @@ proptest! {
         flow.ack(1000, 2);
         prop_assert_eq!(flow.kernel.ssthresh_segments, Aimd::STANDARD.on_congestion(cwnd));
         prop_assert!(flow.kernel.cwnd_segments <= flow.kernel.ssthresh_segments + 1);
+    }
+
+    /// A decrease was for nothing, and the program that gives it back is skipped.
+    #[test]
+    fn a_window_that_nobody_gives_back_is_there_with_the_next_ack(
+        cwnd in 10..1_000_000_u32,
+        garbage in garbage(),
+    ) {
+        let mut flow = Flow::new(cwnd, |_| Aimd::STANDARD, false, false);
+        flow.lose(1);
+        flow.undo();
+        flow.kernel.cwnd_segments = garbage;
+        flow.is_limited = false;
+        flow.ack(1000, 1);
+        prop_assert_eq!(flow.kernel.cwnd_segments, cwnd);
     }
 
     /// Ten idle days and a skipped program come before a loss: the answer is to what

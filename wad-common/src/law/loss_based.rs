@@ -8,6 +8,7 @@ use super::{
     Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS,
     idle::Open,
     resume::Resume,
+    skipped::is_unanswered,
     stall::{Signs, Stall},
 };
 use crate::record;
@@ -89,20 +90,6 @@ pub struct Answer {
     pub ssthresh_segments: u32,
     /// The one that it has now is none: [`INFINITE_SSTHRESH`] is to take its place.
     pub had_none: bool,
-}
-
-/// Whether the kernel took for a threshold what no program has returned; the window
-/// follows it, to 980 million segments within an RTT (seen). A kernel that is
-/// hardened to run no BPF program while init (PID 1) has the processor skips them for
-/// packets and timers of an interrupt meanwhile, too, and finds in place of the result
-/// what else was on its stack (Linux 6.18 of a cloud's virtual machines, where
-/// `__bpf_prog_enter()` compares `current->tgid` with 1): half a return address, which is
-/// above all thresholds, or 0, with which a flow would leave a time-out in congestion
-/// avoidance, from a window of one segment (both seen).
-#[inline(always)]
-#[must_use]
-pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
-    ssthresh_segments.wrapping_sub(1) >= INFINITE_SSTHRESH
 }
 
 /// The window that a flow has once its threshold is answered late: no more than that. The kernel

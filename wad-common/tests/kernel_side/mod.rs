@@ -6,7 +6,8 @@ use std::mem;
 
 use wad_common::law::{
     Aimd, INFINITE_SSTHRESH, ShownPhase, Window,
-    loss_based::{Change, Course, Delivery, LossBased, Moment, is_unanswered, reduced_segments},
+    loss_based::{Change, Course, Delivery, LossBased, Moment, reduced_segments},
+    skipped::{is_unanswered, window_segments},
     stall::{Ending, Signs},
 };
 
@@ -274,6 +275,8 @@ impl Flow {
     }
 
     fn cong_avoid(&mut self, acked_segments: u32) {
+        let Kernel { cwnd_segments, prior_cwnd_segments, .. } = self.kernel;
+        self.kernel.cwnd_segments = window_segments(cwnd_segments, prior_cwnd_segments);
         self.make_good_idle_time();
         self.answer_late();
         let kernel = &mut self.kernel;

@@ -13,8 +13,9 @@ use wad_common::{
         Aimd, INFINITE_SSTHRESH,
         hystart::{self, HyStart},
         idle::Open,
-        loss_based::{self, Change, Course, LossBased, Moment, is_unanswered},
+        loss_based::{self, Change, Course, LossBased, Moment},
         resume::Phase,
+        skipped::is_unanswered,
         stall::{Ending, Stall},
     },
 };

@@ -12,7 +12,7 @@ use wad_common::{
     flow::option::CONGESTION,
     law::{
         Aimd, INFINITE_SSTHRESH, ShownPhase, Window, cubic, loss_based::Course,
-        pacing::burst_segments, phase,
+        pacing::burst_segments, phase, skipped,
     },
     policy::{self, GROWS_SNDBUF, Policy},
 };
@@ -86,6 +86,7 @@ impl Parameters {
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
+        replace_lost_window(tcp);
         note_rtt(tcp);
         let divides = parameters.has(DIVIDES);
         if divides {
@@ -278,6 +279,16 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
 #[inline(always)]
 fn taken_for(tcp: Tcp, generation: u64) -> u32 {
     generation as u32 ^ tcp.mss_bytes() << 16
+}
+
+/// Gives the flow a window where the kernel has none from a program that it skipped.
+#[inline(always)]
+fn replace_lost_window(tcp: Tcp) {
+    let cwnd_segments = tcp.cwnd_segments();
+    let window_segments = skipped::window_segments(cwnd_segments, tcp.prior_cwnd_segments());
+    if window_segments != cwnd_segments {
+        tcp.set_cwnd_segments(window_segments);
+    }
 }
 
 /// Keeps the greatest RTT for readers.

@@ -51,7 +51,7 @@ impl VisitFlow for Needs {
         {
             // SAFETY: room for one record.
             unsafe { record.write(needs(&socket, flow)) };
-            if socket.is_of(flow) {
+            if socket.still_has(flow) {
                 scan::keep();
             }
         }

@@ -34,7 +34,7 @@ impl VisitFlow for GetsOn {
         {
             // SAFETY: room for one record.
             unsafe { record.write(health(&socket, flow)) };
-            if socket.is_of(flow) {
+            if socket.still_has(flow) {
                 scan::keep();
             }
         }

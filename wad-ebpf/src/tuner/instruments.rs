@@ -56,7 +56,7 @@ impl VisitFlow for Reads {
         {
             write(&socket, flow, record);
             write_members(&socket, record);
-            if socket.is_of(flow) {
+            if socket.still_has(flow) {
                 scan::keep();
             }
         }

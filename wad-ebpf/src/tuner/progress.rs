@@ -34,7 +34,7 @@ impl VisitFlow for Measures {
         {
             // SAFETY: room for one record.
             unsafe { record.write(progress(&socket, flow)) };
-            if socket.is_of(flow) {
+            if socket.still_has(flow) {
                 flow.arrivals.most_bytes_per_second = 0;
                 scan::keep();
             }

@@ -57,7 +57,7 @@ impl VisitFlow for Count {
     #[inline(always)]
     fn visit(flow: &mut Flow) {
         match Visited::of_flow(flow) {
-            Some(socket) if !socket.is_over() && socket.is_of(flow) => see(flow),
+            Some(socket) if socket.still_has(flow) => see(flow),
             _ => end_unseen(flow.cookie),
         }
     }

@@ -99,10 +99,17 @@ impl Visited<Scanned> {
         socket.number_at(offset!(total_retrans));
     }
 
-    /// Whether it is still the flow's socket. TCP's sockets are of a slab whose memory stays theirs
-    /// (SLAB_TYPESAFE_BY_RCU): what was read before belongs to the flow where this still holds.
+    /// Whether what was read before is of the flow's connection. TCP's sockets are of a slab whose memory
+    /// stays theirs (SLAB_TYPESAFE_BY_RCU), and a socket that is disconnected keeps its cookie: the
+    /// kernel clears its fields once the connection is over (`tcp_disconnect()`).
     #[inline(always)]
-    pub fn is_of(&self, flow: &Flow) -> bool {
+    pub fn still_has(&self, flow: &Flow) -> bool {
+        !self.is_over() && self.is_of(flow)
+    }
+
+    /// Whether it is the flow's socket.
+    #[inline(always)]
+    fn is_of(&self, flow: &Flow) -> bool {
         self.read::<u64>(offset!(cookie)) == flow.cookie
     }
 }
