@@ -354,7 +354,7 @@ fn a_drop_that_a_probe_repairs_is_no_local_stall() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_decrease_for_a_packet_that_was_only_late_is_undone() -> Result<()> {
     const PATH: &str = "rtt = '100ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 }, \
                         reorder = { probability = 0.002, by = '60ms' } }\n";

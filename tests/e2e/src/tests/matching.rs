@@ -33,7 +33,7 @@ fn untuned(wire: &Wire) -> Result<[(u64, u64); 2]> {
     Ok([sndbufs(wire, at(v4, 7000))?, sndbufs(wire, at(v6, 7000))?])
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn the_longest_remote_prefix_wins() -> Result<()> {
     let stand = Stand::set_up("prefix")?;
     let wire = Wire::start()?;

@@ -42,7 +42,7 @@ fn sizes(wire: &Wire, from: SocketAddr, to: SocketAddr) -> Result<[Option<u64>; 
     sizes
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn ranges_and_lists_fit_exactly_their_ports() -> Result<()> {
     let stand = Stand::set_up("ranges")?;
     let wire = Wire::start()?;

@@ -73,7 +73,7 @@ fn on_an_unknown_path_the_window_triples_in_each_rtt() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, few)]
+#[e2e(long, few)]
 fn without_pacing_or_with_an_ssthresh_the_window_doubles() -> Result<()> {
     for (name, keys) in [
         ("unpaced", "congestion = 'wad_cubic'; pacing = 'off'"),

@@ -219,7 +219,7 @@ fn who_accepted_is_known_once_somebody_asks() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_check_of_the_host_names_each_program_that_its_kernel_refuses() -> Result<()> {
     let check = |refused: &[&str]| -> Result<_> {
         let mut command = Command::new(program()?);

@@ -53,7 +53,7 @@ fn fill_cache(wan: &Wan) -> Result<u32> {
     next.ssthresh_segments.context("an untuned flow does not start with what is in the cache")
 }
 
-#[e2e(every_change, few)]
+#[e2e(long, few)]
 fn a_flow_starts_with_its_own_threshold() -> Result<()> {
     let stand = Stand::set_up("ssthresh")?;
     let mut policy = String::new();
