@@ -37,6 +37,9 @@ pub use sample::Sample;
 /// Least window after a decrease: RFC 5681 section 3.1, equation (4).
 pub const MIN_WINDOW_SEGMENTS: u32 = 2;
 
+/// No flow has a larger window: receive windows end at 1 GiB (RFC 7323 section 2.3).
+const MAX_WINDOW_SEGMENTS: u32 = 1 << 28;
+
 /// Window that a flow begins with: RFC 6928 section 2, `TCP_INIT_CWND` (include/net/tcp.h).
 pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 

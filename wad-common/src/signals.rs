@@ -47,10 +47,10 @@ pub struct Change {
     pub heeds_stalls: bool,
 }
 
-/// Whether a change from one state to another tells nothing: each connection begins with such a one.
+/// Whether a change of the state counts as nothing: from open to open, with which each connection begins.
 #[inline(always)]
 #[must_use]
-pub const fn is_none(from: u8, to: u8) -> bool {
+pub const fn counts_as_nothing(from: u8, to: u8) -> bool {
     from == OPEN && to == OPEN
 }
 
@@ -103,7 +103,7 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::{CWR, Change, LOSS, OPEN, RECOVERY, Signals, is_none};
+    use super::{CWR, Change, LOSS, OPEN, RECOVERY, Signals, counts_as_nothing};
 
     const DISORDER: u8 = 1;
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_counts_nothing() {
+    fn a_change_from_open_to_open_is_not_counted() {
         for (from, to) in (0..=LOSS).flat_map(|from| (0..=LOSS).map(move |to| (from, to))) {
             let mut signals = Signals::default();
             signals.see(&Change {
@@ -141,9 +141,9 @@ mod tests {
                 delivered_ce_segments: 0,
                 heeds_stalls: true,
             });
-            assert!(!is_none(from, to) || signals == Signals::default());
+            assert!(!counts_as_nothing(from, to) || signals == Signals::default());
         }
-        assert!(is_none(OPEN, OPEN));
+        assert!(counts_as_nothing(OPEN, OPEN));
     }
 
     #[test]

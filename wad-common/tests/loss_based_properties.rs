@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// A threshold is this where its program was skipped.
+/// The threshold after a skipped `ssthresh()`.
 fn garbage() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), INFINITE_SSTHRESH + 1..]
 }
@@ -241,9 +241,9 @@ proptest! {
         prop_assert!(flow.kernel.cwnd_segments <= flow.kernel.ssthresh_segments + 1);
     }
 
-    /// A decrease was for nothing, and the program that gives it back is skipped.
+    /// A spurious decrease is undone, and `undo_cwnd()` is skipped.
     #[test]
-    fn a_window_that_nobody_gives_back_is_there_with_the_next_ack(
+    fn the_next_ack_restores_the_window_after_a_skipped_undo(
         cwnd in 10..1_000_000_u32,
         garbage in garbage(),
     ) {

@@ -18,7 +18,7 @@
 use core::hint::black_box;
 
 use super::{
-    Aimd, MAX_LAW_INCREASE_Q16,
+    Aimd, MAX_LAW_INCREASE_Q16, MAX_WINDOW_SEGMENTS,
     aimd::ONE_Q16,
     curve::{Curve, KEEP_Q10},
     hystart::is_marked,
@@ -30,8 +30,6 @@ const LOSS_Q16: u64 = ((1024 - KEEP_Q10) << 16) / 1024;
 /// Segments for each RTT that make a flow which keeps 0.7 as fast as a standard one: 3 (1 - beta) /
 /// (1 + beta), in 1/65536 (RFC 9438 section 4.3).
 pub const LEAST_INCREASE_Q16: i64 = ALPHA_OF_ONE_Q16 as i64;
-/// No window is larger: 2^28 segments.
-const MOST_SEGMENTS: u32 = 1 << 28;
 /// Without a W_max, which is before the first loss and after a time-out, K is 0 and the window grows by
 /// at least this part of itself in each RTT: slow start may have ended too early. As Linux does
 /// (`bictcp_update()`); the RFC says nothing of it.
@@ -89,7 +87,7 @@ impl Cubic {
             // Slow start may have gone beyond it, or ended without a loss (section 4.10).
             let plateau_segments = self.curve.plateau_segments().max(cwnd_segments);
             self.curve.rise(ack.now_us, cwnd_segments, plateau_segments, flows);
-            self.reno = cwnd_segments.clamp(1, MOST_SEGMENTS) | unknown;
+            self.reno = cwnd_segments.clamp(1, MAX_WINDOW_SEGMENTS) | unknown;
         }
     }
 
@@ -106,7 +104,7 @@ impl Cubic {
         let grown_q32 = divide((acked_segments * u64::from(alpha_q16)) << 16, cwnd_segments);
         let reno_q32 = u64::from(ack.fraction_q32) + grown_q32;
         let reno_segments = reno_segments.saturating_add((reno_q32 >> 32) as u32);
-        self.reno = reno_segments.min(MOST_SEGMENTS) | self.reno & UNKNOWN_PLATEAU;
+        self.reno = reno_segments.min(MAX_WINDOW_SEGMENTS) | self.reno & UNKNOWN_PLATEAU;
         reno_q32 as u32
     }
 

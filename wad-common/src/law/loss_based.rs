@@ -92,8 +92,8 @@ pub struct Answer {
     pub had_none: bool,
 }
 
-/// The window that a flow has once its threshold is answered late: no more than that. The kernel
-/// has left it no window where it found 0 for a threshold.
+/// The window after a late decrease to this threshold: the smaller of the two. It is the threshold, too,
+/// where the kernel has reduced the window to 0.
 #[inline(always)]
 #[must_use]
 pub const fn reduced_segments(cwnd_segments: u32, ssthresh_segments: u32) -> u32 {

@@ -166,7 +166,7 @@ pub fn forgotten(tcp: Tcp, number: u32) -> u32 {
 }
 
 /// Ends slow start that has no threshold where the path shows a queue. Returns how the window is to
-/// grow until then. ACKs for which it does not grow at all are not asked.
+/// grow until then. It is called for ACKs that let the window grow.
 #[inline(always)]
 fn end_slow_start(tcp: Tcp, parameters: Parameters, acked_segments: u32) -> HyStart {
     let mut state: HyStart = tcp.private(LOSS_BASED_END);

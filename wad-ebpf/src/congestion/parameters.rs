@@ -86,7 +86,7 @@ impl Parameters {
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
-        replace_lost_window(tcp);
+        replace_garbage_window(tcp);
         note_rtt(tcp);
         let divides = parameters.has(DIVIDES);
         if divides {
@@ -281,9 +281,9 @@ fn taken_for(tcp: Tcp, generation: u64) -> u32 {
     generation as u32 ^ tcp.mss_bytes() << 16
 }
 
-/// Gives the flow a window where the kernel has none from a program that it skipped.
+/// Replaces a window that is garbage, since the kernel skipped a program.
 #[inline(always)]
-fn replace_lost_window(tcp: Tcp) {
+fn replace_garbage_window(tcp: Tcp) {
     let cwnd_segments = tcp.cwnd_segments();
     let window_segments = skipped::window_segments(cwnd_segments, tcp.prior_cwnd_segments());
     if window_segments != cwnd_segments {

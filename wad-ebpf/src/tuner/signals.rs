@@ -17,7 +17,7 @@ pub extern "C" fn wad_signals(ctx: *const u64) -> u32 {
     // A byte: the rest of the register is not defined.
     let to = to as u8;
     if let Some(socket) = Visited::of(sk as *mut c_void)
-        && !signals::is_none(socket.congestion_state(), to)
+        && !signals::counts_as_nothing(socket.congestion_state(), to)
         && let Some(flow) = flows::live(&socket)
     {
         let change = socket.change(to, heeds_stalls(&socket, flow));

@@ -17,19 +17,20 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// BDP of 345 segments, with room in the queue for four times as many; an untuned receiver's window takes
-/// all of them.
+/// The BDP is 345 segments, and the queue holds four times as many. The window of an untuned receiver is
+/// larger than both.
 const PATH: &str = "rtt = '40ms'\nforward = { rate = '100Mbit', queue = { bdp = 4.0 } }\n";
 const BUFFERS: &str = "sndbuf = '16MiB'";
 const SOON: Duration = Duration::from_secs(10);
+/// The window grows for so long, without a loss.
 const WATCHED: Duration = Duration::from_millis(800);
 
 /// Segments by which the window grows after a time-out, for each that is delivered.
 fn growth_after_time_out(port: u16) -> Result<f64> {
     let wan = Wan::start(&toml::from_str(PATH)?)?;
     settings::apply(&wan)?;
-    // The last segments may arrive, and their acknowledgements not: by any of these the host would find
-    // that the time-out was spurious, and take it back.
+    // At the start of the outage a last segment may arrive whose ACK is lost. By each of these the sender
+    // would take the time-out for spurious then, and undo it.
     for detection in ["frto", "dsack", "timestamps"] {
         for side in [wan.a(), wan.b()] {
             side.run(|| sysctl::set(&format!("net.ipv4.tcp_{detection}"), "0"))??;
@@ -68,7 +69,7 @@ fn the_window_grows_as_under_linuxs_cubic() -> Result<()> {
     let [ours, linuxs] = [7000, 7001].map(growth_after_time_out);
     let (ours, linuxs) = (ours?, linuxs?);
     agent.stop()?;
-    // A segment for 20; by the curve alone it would be one for a thousand.
+    // One segment for 20 delivered; by the curve alone one for a thousand.
     ensure!((0.045..=0.055).contains(&linuxs), "Linux's grows by {linuxs:.3} for each segment");
     ensure!((0.045..=0.055).contains(&ours), "ours grows by {ours:.3} for each segment");
     Ok(())

@@ -99,15 +99,16 @@ impl Visited<Scanned> {
         socket.number_at(offset!(total_retrans));
     }
 
-    /// Whether what was read before is of the flow's connection. TCP's sockets are of a slab whose memory
-    /// stays theirs (SLAB_TYPESAFE_BY_RCU), and a socket that is disconnected keeps its cookie: the
-    /// kernel clears its fields once the connection is over (`tcp_disconnect()`).
+    /// Whether the socket is still the flow's and its connection is not over: then all that a scan has
+    /// read before belongs to the flow. The memory of a freed socket stays one of TCP's sockets
+    /// (SLAB_TYPESAFE_BY_RCU), with another cookie. A socket that is disconnected keeps its cookie, and
+    /// its fields are cleared after the state has become CLOSE (`tcp_disconnect()`).
     #[inline(always)]
     pub fn still_has(&self, flow: &Flow) -> bool {
         !self.is_over() && self.is_of(flow)
     }
 
-    /// Whether it is the flow's socket.
+    /// Whether the socket has the flow's cookie.
     #[inline(always)]
     fn is_of(&self, flow: &Flow) -> bool {
         self.read::<u64>(offset!(cookie)) == flow.cookie
