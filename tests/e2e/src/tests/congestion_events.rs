@@ -53,6 +53,8 @@ struct Case {
 struct Seen {
     events: Vec<Event>,
     forward: Counters,
+    /// Segments on their way, on average, in the second before the path's drop or mark.
+    used_segments: f64,
     flow: Flow,
     /// The instruments that count such events.
     signals: Signals,
@@ -66,7 +68,8 @@ impl Case {
         self.port + 10_000
     }
 
-    fn run(&self, mut flows: Command, span: Duration) -> Result<(Counters, Flow, Signals, usize)> {
+    /// Returns what was seen of the flow, without the trace.
+    fn run(&self, mut flows: Command, span: Duration) -> Result<Seen> {
         let path = toml::from_str(self.path)?;
         let wan = match self.queue {
             None => Wan::start(&path)?,
@@ -79,15 +82,29 @@ impl Case {
         let listener = tcp::listen(wan.b(), to)?;
         let near = tcp::connect_from(wan.a(), at("0.0.0.0", self.near_port()), to)?;
         let connection = Connection::accepted(&listener, near)?;
-        let (flow, signals) = while_sending(slice::from_ref(&connection), || {
-            signal::sleep(span)?;
-            let flow = connection.near_flow(wan.a())?;
-            Ok::<_, anyhow::Error>((flow, Signals::of(&mut flows, self.near_port())?))
+        let look = || connection.near_flow(wan.a());
+        let (used_segments, flow, signals) = while_sending(slice::from_ref(&connection), || {
+            const BEFORE: Duration = Duration::from_millis(500);
+            const SECOND: Duration = Duration::from_secs(1);
+            signal::sleep(BEFORE)?;
+            let first = look()?;
+            signal::sleep(SECOND)?;
+            let second = look()?;
+            let delivered = second.delivered_segments - first.delivered_segments;
+            let used_segments = delivered as f64 * second.rtt_ms / 1e3;
+            signal::sleep(span - BEFORE - SECOND)?;
+            let flow = look()?;
+            Ok::<_, anyhow::Error>((
+                used_segments,
+                flow,
+                Signals::of(&mut flows, self.near_port())?,
+            ))
         })?;
         ensure!(flow.congestion.starts_with("wad_"), "{flow:?}");
         let [forward, _] = wan.counters()?;
         ensure!(forward.own_drops() + forward.queue_drops == 0, "{forward:?}");
-        Ok((forward, flow, signals, capture.stop()?.len()))
+        let cwr_packets = capture.stop()?.len();
+        Ok(Seen { events: Vec::new(), forward, used_segments, flow, signals, cwr_packets })
     }
 }
 
@@ -99,7 +116,7 @@ fn run(label: &str, cases: &[Case], span: Duration) -> Result<Vec<Seen>> {
     let _agent = home.start(stand.cgroup())?;
     let ports = cases.iter().map(|case| case.port);
     let trace = Trace::start(ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0))?;
-    let runs = thread::scope(|scope| {
+    let mut all = thread::scope(|scope| {
         let start = |case| {
             let flows = signals::flows(&home);
             scope.spawn(move || Case::run(case, flows, span))
@@ -111,14 +128,11 @@ fn run(label: &str, cases: &[Case], span: Duration) -> Result<Vec<Seen>> {
         running.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
     let events = trace.finish()?;
-    let seen = |(case, (forward, flow, signals, cwr_packets)): (&Case, _)| Seen {
-        events: events.iter().filter(|one| one.local_port == case.near_port()).copied().collect(),
-        forward,
-        flow,
-        signals,
-        cwr_packets,
-    };
-    Ok(cases.iter().zip(runs).map(seen).collect())
+    for (case, seen) in cases.iter().zip(&mut all) {
+        let is_its = |event: &&Event| event.local_port == case.near_port();
+        seen.events = events.iter().filter(is_its).copied().collect();
+    }
+    Ok(all)
 }
 
 #[e2e(long, alone)]
@@ -178,7 +192,7 @@ const SHORT_QUEUE: &str = "tbf rate 300mbit burst 128kb limit 24kb";
 /// A sender that waits for its processor, on a busy machine, sends what it missed at
 /// once: its queue then drops so much that it has to time out, which is another
 /// matter. So it is looked at again, twice at most.
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn local_stalls_are_ignored_where_asked_and_nothing_else() -> Result<()> {
     for _ in 0..2 {
         match local_stalls() {
@@ -229,14 +243,12 @@ fn local_stalls() -> Result<()> {
     }
     let [counted, ignored, dropped, marked] = &decreases[..] else { unreachable!() };
     ensure!(counted.len() >= 2 && ignored.is_empty(), "{decreases:?}");
-    for (name, decreases, flow) in [("drop", dropped, &all[2].flow), ("mark", marked, &all[3].flow)]
-    {
+    for (name, decreases, seen) in [("drop", dropped, &all[2]), ("mark", marked, &all[3])] {
         let [(window, threshold)] = decreases[..] else {
             bail!("{name}: not one decrease but {decreases:?}")
         };
-        // Its queue lets it use but a part of the window, and as much after the
-        // event as before: it is that part which is lowered.
-        let used = flow.delivered_segments as f64 * flow.rtt_ms / 1e3 / SPAN.as_secs_f64();
+        // Its queue lets it use but a part of the window: it is that part which is lowered.
+        let used = seen.used_segments;
         let kept = f64::from(threshold) / used;
         println!("{name}: {threshold} of {window}, of which {used:.0} are used");
         ensure!((0.35..1.0).contains(&kept), "{name}: {threshold} of {used:.0}");

@@ -1,19 +1,16 @@
 //! `divide`: rates and windows of a path are those of all its flows together, as they
 //! come and go. Judged by what `ss` shows of the senders, and by what arrives.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     policy::path_to,
-    settings,
+    settings, signal,
     ss::Flow,
-    stand::Stand,
+    stand::{Stand, until},
     tcp::{self, Connection, at},
     wad::{Home, program},
 };
@@ -22,8 +19,8 @@ use super::divide::Sender;
 
 const PORT: u16 = 7100;
 const MOST: usize = 8;
-/// All have their part so long after others came or went.
-const SOON: Duration = Duration::from_secs(1);
+/// All have their part by then after others came or went.
+const SOON: Duration = Duration::from_secs(5);
 const RATE: f64 = 80e6;
 /// The payload of a dedicated path's rate.
 const DEDICATED_PAYLOAD: f64 = 0.95;
@@ -86,14 +83,17 @@ fn hold(wan: &Wan, total: &Total) -> Result<()> {
     let listener = tcp::listen(wan.b(), to)?;
     let mut senders: Vec<Sender> = Vec::new();
     let check = |senders: &[Sender], what: &str| -> Result<()> {
-        thread::sleep(SOON);
-        let flows = look(wan, senders)?;
-        let sum: f64 = flows.iter().map(total.of).sum();
-        println!("{}: {what}: {sum:.0} of {:.0}", total.keys, total.total);
         let equal = total.total / senders.len() as f64;
         let is_close = |value: f64, to: f64| (value / to - 1.0).abs() <= 0.02;
-        ensure!(is_close(sum, total.total), "{}: {what}: {sum}", total.keys);
-        ensure!(flows.iter().all(|flow| is_close((total.of)(flow), equal)), "{what}: {flows:?}");
+        let fits = |flows: &Vec<Flow>| {
+            let sum: f64 = flows.iter().map(total.of).sum();
+            is_close(sum, total.total) && flows.iter().all(|flow| is_close((total.of)(flow), equal))
+        };
+        let look = || -> Result<Vec<Flow>> {
+            senders.iter().map(|sender| Ok(tcp::flow(wan.a(), &sender.near)?)).collect()
+        };
+        until("each has an equal part", SOON, look, fits)
+            .with_context(|| format!("{}: {what}", total.keys))?;
         Ok(())
     };
     for flows in 1..=MOST {
@@ -101,14 +101,20 @@ fn hold(wan: &Wan, total: &Total) -> Result<()> {
         senders.push(Sender::start(Connection::accepted(&listener, near)?)?);
         check(&senders, &format!("{flows} flows"))?;
     }
-    let acked = |senders: &[Sender]| -> Result<u64> {
-        Ok(look(wan, senders)?.iter().map(|flow| flow.bytes_acked).sum())
+    // To look takes a while: each at its own time.
+    let acked = || -> Result<Vec<(Instant, u64)>> {
+        let look = |sender: &Sender| {
+            let flow = tcp::flow(wan.a(), &sender.near)?;
+            Ok((Instant::now(), flow.bytes_acked))
+        };
+        senders.iter().map(look).collect()
     };
-    let (begun, before) = (Instant::now(), acked(&senders)?);
-    thread::sleep(2 * SOON);
-    // To look takes a while, each time as long.
-    let seconds = begun.elapsed().as_secs_f64();
-    let rate = (acked(&senders)? - before) as f64 * 8.0 / seconds;
+    let before = acked()?;
+    signal::sleep(Duration::from_secs(2))?;
+    let rate_of = |((begun, before), (now, acked)): (&(Instant, u64), &(Instant, u64))| {
+        (acked - before) as f64 * 8.0 / now.duration_since(*begun).as_secs_f64()
+    };
+    let rate: f64 = before.iter().zip(&acked()?).map(rate_of).sum();
     println!("{}: {rate:.0} bit/s arrive", total.keys);
     let part = rate / total.arrives;
     ensure!((0.9..=1.03).contains(&part), "{}: {part} of what it is to be", total.keys);
@@ -117,8 +123,4 @@ fn hold(wan: &Wan, total: &Total) -> Result<()> {
         check(&senders, &format!("{} are left", senders.len()))?;
     }
     senders.drain(..).try_for_each(|sender| sender.abort().map(|_| ()))
-}
-
-fn look(wan: &Wan, senders: &[Sender]) -> Result<Vec<Flow>> {
-    senders.iter().map(|sender| Ok(tcp::flow(wan.a(), &sender.near)?)).collect()
 }
