@@ -75,7 +75,7 @@ fn sizes(wire: &Wire, connection: &Connection) -> Result<[Option<u64>; 2]> {
     sizes::of_ends(&[OF_SERVICE, OF_UNIT, OF_ANY], wire, connection)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_for_cgroups_is_given_to_those_within() -> Result<()> {
     let stand = Stand::set_up("cgroups")?;
     let wire = Wire::start()?;

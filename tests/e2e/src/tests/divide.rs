@@ -314,7 +314,7 @@ fn idle_flows_and_those_under_bbr_have_their_part_within_a_second() -> Result<()
 
 /// No part is below the kernel's default of the flow's own namespace; what an
 /// application has chosen is its own, and it counts all the same.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn parts_end_at_the_default_and_spare_what_applications_chose() -> Result<()> {
     let stand = Stand::set_up("parts")?;
     let wire = Wire::start()?;

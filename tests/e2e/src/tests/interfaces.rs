@@ -89,7 +89,7 @@ fn expect(ends: [&Netns; 2], to: SocketAddr, expected: [Option<u64>; 2]) -> Resu
     Ok(connection)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_for_an_interface_is_given_to_what_leaves_by_it() -> Result<()> {
     let stand = Stand::set_up("interfaces")?;
     let wire = Wire::start()?;

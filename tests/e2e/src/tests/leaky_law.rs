@@ -118,7 +118,7 @@ fn a_loss_leaves_the_window_and_a_mark_cuts_it() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn losses_are_taken_for_what_they_are() -> Result<()> {
     let stand = Stand::set_up("leaky")?;
     let home = Home::create(&program()?, POLICY)?;

@@ -71,7 +71,7 @@ impl Bench<'_> {
     }
 }
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn what_holds_connections_back_is_learned_until_a_file_says_otherwise() -> Result<()> {
     let stand = Stand::set_up("learn")?;
     let wan = narrow::wan(MOST_SNDBUF, MOST_RCVBUF)?;

@@ -54,7 +54,7 @@ fn sizes(ends: [&Netns; 2], connection: &Connection) -> Result<[Option<u64>; 2]>
     sizes::between(&[OF_ONE, OF_MANY, OF_ANY, NARROW], ends, connection)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_for_marks_is_given_to_sockets_that_have_them() -> Result<()> {
     let stand = Stand::set_up("marks")?;
     let wire = Wire::start()?;
@@ -121,7 +121,7 @@ fn an_accepted_connection_can_have_the_mark_of_its_packets() -> Result<()> {
 
 /// Connections that run already are found by the marks that they have then, at the start and
 /// at a reload.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn running_connections_are_of_their_marks() -> Result<()> {
     let stand = Stand::set_up("running-marks")?;
     let wire = Wire::start()?;

@@ -40,7 +40,7 @@ fn first_windows(wire: &Wire, to: &str) -> Result<((u32, u32), bool)> {
     Ok(((window("S")?, window("S.")?), flow.congestion.starts_with("wad_aimd")))
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn programs_of_others_go_on_working() -> Result<()> {
     let stand = Stand::set_up("others")?;
     let wire = Wire::start()?;

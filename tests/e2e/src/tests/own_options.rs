@@ -125,7 +125,7 @@ fn an_application_keeps_its_rate_and_its_class() -> Result<()> {
 }
 
 /// Over IPv4 the kernel sets it with the class (`__ip_sock_set_tos()`).
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(long, beside, any_kernel)]
 fn an_application_keeps_its_priority() -> Result<()> {
     const PRIORITY: u64 = 5;
     let stand = Stand::set_up("priority")?;

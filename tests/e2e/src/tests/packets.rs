@@ -89,7 +89,7 @@ fn try_capture<const N: usize>(
     Ok(Some((packets, SocketAddr::new(from.ip().to_canonical(), from.port()))))
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn packets_carry_the_class_of_their_path() -> Result<()> {
     let stand = Stand::set_up("dscp")?;
     let wire = Wire::start()?;

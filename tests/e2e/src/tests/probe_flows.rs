@@ -53,7 +53,7 @@ impl Pair {
     }
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn connections_of_probes_are_on_no_path_and_in_no_list() -> Result<()> {
     let stand = Stand::set_up("probe-flows")?;
     let wire = Wire::start()?;

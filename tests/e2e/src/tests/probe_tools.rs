@@ -65,7 +65,7 @@ fn task(name: &str, host: &str, rest: &str) -> String {
     format!("[[probe.task]]\nname = '{name}'\nhost = '{host}'\nevery = '1h'\n{rest}\n")
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn path_mtu_and_echoes_are_measured_through_a_router() -> Result<()> {
     let _stand = Stand::set_up("probe-mtu")?;
     let routed = Routed::start()?;

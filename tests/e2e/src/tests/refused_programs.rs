@@ -182,7 +182,7 @@ fn without_any_one_program_the_agent_tunes_and_says_what_goes_without() -> Resul
     Ok(())
 }
 
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, alone, any_kernel)]
 fn new_connections_are_tuned_in_full_on_a_hardened_kernel() -> Result<()> {
     let fixture = Fixture::set_up("hardened")?;
     let usual = fixture.usual()?;

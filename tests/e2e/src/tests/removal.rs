@@ -47,7 +47,7 @@ enum End {
     KillAndCleanup,
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn every_end_takes_everything_out_and_flows_go_on() -> Result<()> {
     let stand = Stand::set_up("end")?;
     let wire = Wire::start()?;

@@ -88,7 +88,7 @@ fn options(socket: &OwnedFd) -> Result<[(&'static str, u64); 3]> {
 
 /// This error was seen before: the socket of an aggressive path, connected elsewhere then,
 /// went on under that path's law, rate and class.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_socket_that_ended_its_paths_flow_has_nothing_of_the_path() -> Result<()> {
     let stand = Stand::set_up("ended")?;
     let netns = loopback()?;

@@ -239,7 +239,7 @@ fn a_flow_that_comes_under_another_path_gets_its_parameters() -> Result<()> {
 }
 
 /// Before Linux 6.12 a flow that runs cannot be given the callback at its end.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn without_the_callback_ends_are_seen_all_the_same() -> Result<()> {
     let stand = Stand::set_up("ends")?;
     let wire = Wire::start()?;

@@ -154,7 +154,7 @@ fn carry(mut flows: Command, port: u16) -> Result<Seen> {
     })
 }
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn signals_are_counted_under_every_law() -> Result<()> {
     let stand = Stand::set_up("signals")?;
     let path = |(port, law): &(u16, &str)| path_to(*port, &format!("congestion = '{law}'"));

@@ -38,7 +38,7 @@ fn suggested(home: &Home, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn what_is_suggested_takes_the_limit_away() -> Result<()> {
     let stand = Stand::set_up("suggest")?;
     let wan = narrow::wan(MOST_SNDBUF, MOST_RCVBUF)?;

@@ -24,7 +24,7 @@ fn policy(sndbuf_bytes: u64) -> String {
     )
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
     let stand = Stand::set_up("kill")?;
     taken_over_after_a_kill(&|home| Ok(home.start(stand.cgroup())?))

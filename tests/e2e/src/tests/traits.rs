@@ -119,7 +119,7 @@ const LEAKING: &str =
     "rtt = '60ms'\nforward = { rate = '100Mbit', queue = { bdp = 0.5 }, loss = 1e-3 }\n";
 const SOUND: &str = "rtt = '60ms'\nforward = { rate = '100Mbit', queue = { bdp = 0.5 } }\n";
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn losses_are_no_congestion_while_there_is_no_queue() -> Result<()> {
     let stand = Stand::set_up("auto-loss")?;
     // It is wrong, of one path and the other.

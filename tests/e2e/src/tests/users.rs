@@ -46,7 +46,7 @@ fn sizes(wire: &Wire, connection: &Connection) -> Result<[Option<u64>; 2]> {
     sizes::of_ends(&[OF_USER, OF_USERS_PORT, OF_ANY, NARROW], wire, connection)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_for_a_user_is_given_to_that_users_sockets() -> Result<()> {
     let stand = Stand::set_up("users")?;
     let wire = Wire::start()?;
