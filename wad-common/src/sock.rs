@@ -11,6 +11,8 @@ use crate::record;
 pub struct SockOffsets {
     /// `skc_state`: state of the connection, a byte.
     pub state: u32,
+    /// `sk_shutdown`: the directions that are shut down, a byte.
+    pub shutdown: u32,
     /// `skc_cookie`: a number that no other socket of this boot has, 64 bits; 0 until somebody
     /// asks for it.
     pub cookie: u32,
@@ -146,4 +148,4 @@ pub struct SockOffsets {
     /// zero means nothing.
     pub device_name: u32,
 }
-record!(SockOffsets, size = 252);
+record!(SockOffsets, size = 256);

@@ -355,7 +355,7 @@ pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
 #[inline(always)]
 fn let_go(socket: &impl Socket, flow: &mut Flow, has_another: bool) {
     flow.outcome = Outcome::Ended as u32;
-    if flow.given != 0 && (has_another || socket.is_held()) {
+    if flow.given != 0 && (has_another || socket.stays_held()) {
         socket.keep(flow);
     }
     forget(flow);

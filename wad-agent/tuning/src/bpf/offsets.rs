@@ -56,6 +56,7 @@ pub fn sock(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
     let chrono_type_bits = btf.offset_bits("tcp_sock", "chrono_type")?;
     Ok(SockOffsets {
         state: common("skc_state")?,
+        shutdown: sock("sk_shutdown")?,
         cookie: common("skc_cookie")?,
         file: sock("sk_socket")?,
         family: common("skc_family")?,

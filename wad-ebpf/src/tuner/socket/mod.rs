@@ -91,10 +91,12 @@ pub trait Socket {
         }
     }
 
-    /// Whether a process holds it, which may have it make another connection.
+    /// Whether a process goes on holding it when its connection ends, and may have it make another
+    /// one.
     #[inline(always)]
-    fn is_held(&self) -> bool {
-        Visited::of(self.sk()).is_some_and(|socket| socket.is_held())
+    fn stays_held(&self) -> bool {
+        Visited::of(self.sk())
+            .is_some_and(|socket| socket.is_held() && !socket.is_closed_by_reset())
     }
 
     /// Returns which options somebody has set: the application, or a policy.

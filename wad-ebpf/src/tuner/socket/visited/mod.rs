@@ -134,6 +134,16 @@ impl<A: Access> Visited<A> {
         )
     }
 
+    /// Whether its application is closing it by a reset, as it does where it has not read all, or
+    /// SO_LINGER is 0 (`__tcp_close()`). In the callback at the end of the connection the state is
+    /// still the one before, and in these two both directions are shut down by nothing else.
+    #[inline(always)]
+    pub fn is_closed_by_reset(&self) -> bool {
+        /// `SHUTDOWN_MASK` (include/net/sock.h).
+        const BOTH_DIRECTIONS: u8 = 3;
+        self.can_send() && self.read::<u8>(offset!(shutdown)) == BOTH_DIRECTIONS
+    }
+
     /// Whether its connection is over: what is left is a socket that somebody holds, and
     /// may use for the next one.
     #[inline(always)]

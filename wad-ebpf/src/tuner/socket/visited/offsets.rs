@@ -8,6 +8,7 @@ use wad_common::sock::SockOffsets;
 #[unsafe(no_mangle)]
 pub static SOCK: SockOffsets = SockOffsets {
     state: u32::MAX,
+    shutdown: 0,
     cookie: 0,
     file: 0,
     family: 0,
