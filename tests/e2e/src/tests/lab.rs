@@ -148,7 +148,7 @@ fn a_burst_of_datagrams_makes_a_flow_lose() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few, slow)]
 fn cuts_are_told_apart_by_their_cause() -> Result<()> {
     let report = run(r#"
         description = "A full queue of the host's own, a drop and a mark"

@@ -259,7 +259,7 @@ fn while_busy(label: &str, look: impl FnOnce(&Home, &Stand) -> Result<()>) -> Re
     while_sending(&connections, || look(&home, &stand))
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_trace_that_is_killed_is_whole_up_to_its_last_second() -> Result<()> {
     while_busy("trace-kill", |home, stand| {
         let _agent = home.start(stand.cgroup())?;
