@@ -143,7 +143,7 @@ fn under_laws(label: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
     look()
 }
 
-#[e2e(long, few, slow)]
+#[e2e(long, alone)]
 fn the_window_falls_and_grows_as_the_law_says() -> Result<()> {
     // Two at a time take less than half of an emulated processor.
     under_laws("law", || {
