@@ -92,8 +92,8 @@ pub struct Answer {
     pub had_none: bool,
 }
 
-/// The window after a late decrease to this threshold: the smaller of the two. It is the threshold, too,
-/// where the kernel has reduced the window to 0.
+/// Returns the window after a late decrease of the threshold: at most the threshold, and the threshold
+/// itself where the kernel has reduced the window to 0.
 #[inline(always)]
 #[must_use]
 pub const fn reduced_segments(cwnd_segments: u32, ssthresh_segments: u32) -> u32 {

@@ -53,7 +53,7 @@ struct Case {
 struct Seen {
     events: Vec<Event>,
     forward: Counters,
-    /// Segments on their way, on average, in the second before the path's drop or mark.
+    /// Mean number of segments in flight during the second before the path's drop or mark.
     used_segments: f64,
     flow: Flow,
     /// The instruments that count such events.
@@ -68,7 +68,7 @@ impl Case {
         self.port + 10_000
     }
 
-    /// Returns what was seen of the flow, without the trace.
+    /// Sends for the span, and returns all of the flow's results but the traced events.
     fn run(&self, mut flows: Command, span: Duration) -> Result<Seen> {
         let path = toml::from_str(self.path)?;
         let wan = match self.queue {

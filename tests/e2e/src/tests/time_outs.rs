@@ -17,12 +17,12 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// The BDP is 345 segments, and the queue holds four times as many. The window of an untuned receiver is
-/// larger than both.
+/// A path with a BDP of 345 segments and a queue of four times that. The window of an untuned receiver is
+/// larger than both together.
 const PATH: &str = "rtt = '40ms'\nforward = { rate = '100Mbit', queue = { bdp = 4.0 } }\n";
 const BUFFERS: &str = "sndbuf = '16MiB'";
 const SOON: Duration = Duration::from_secs(10);
-/// The window grows for so long, without a loss.
+/// Time after the time-out in which the growth of the window is measured; nothing is lost in it.
 const WATCHED: Duration = Duration::from_millis(800);
 
 /// Segments by which the window grows after a time-out, for each that is delivered.

@@ -19,7 +19,7 @@ use super::divide::Sender;
 
 const PORT: u16 = 7100;
 const MOST: usize = 8;
-/// All have their part by then after others came or went.
+/// Timeout for all flows to have their part after others came or went.
 const SOON: Duration = Duration::from_secs(5);
 const RATE: f64 = 80e6;
 /// The payload of a dedicated path's rate.

@@ -15,8 +15,8 @@ use std::{
 /// Lines that wait to be written.
 const ROOM: usize = 1024;
 
-/// Limit of the time for which a process that ends waits for its last lines to be written. On a busy
-/// machine the writing thread may get no processor for some tenths of a second.
+/// Timeout for writing the last lines when the process exits. On a busy machine the writing thread
+/// may get no processor for some tenths of a second.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 enum Message {

@@ -128,7 +128,7 @@ pub struct Origin {
     pub streams: u32,
     /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
     pub reorder_segments: u32,
-    /// Whether routes of the path have connections ask for ECN and accept it (RTAX_FEATURE_ECN).
+    /// Whether connections negotiate ECN, by a feature of the path's routes (RTAX_FEATURE_ECN).
     pub ecn: bool,
     /// The algorithms that the path would rather have, and that can't be had.
     pub passed_over: Vec<PassedOver>,

@@ -91,8 +91,7 @@ pub trait Socket {
         }
     }
 
-    /// Whether a process goes on holding it when its connection ends, and may have it make another
-    /// one.
+    /// Whether a process keeps the socket open after this connection, and may connect it again.
     #[inline(always)]
     fn stays_held(&self) -> bool {
         Visited::of(self.sk())

@@ -134,9 +134,10 @@ impl<A: Access> Visited<A> {
         )
     }
 
-    /// Whether its application is closing it by a reset, as it does where it has not read all, or
-    /// SO_LINGER is 0 (`__tcp_close()`). In the callback at the end of the connection the state is
-    /// still the one before, and in these two both directions are shut down by nothing else.
+    /// Whether the application's close() ends the connection by a reset: data was left unread, or
+    /// SO_LINGER is 0 (`__tcp_close()`). While the callback at the end of the connection runs, the
+    /// socket still has the state of before. In ESTABLISHED and CLOSE_WAIT only close() shuts down both
+    /// directions.
     #[inline(always)]
     pub fn is_closed_by_reset(&self) -> bool {
         /// `SHUTDOWN_MASK` (include/net/sock.h).

@@ -3,8 +3,7 @@
 use wad_common::sock::SockOffsets;
 
 /// The agent sets it before the programs are loaded, and freezes it. It is not all zeros: LLVM
-/// makes one of constants that are alike, and there are others of zeros (a new `PathStats` is as
-/// long).
+/// merges constants that are alike, and there are others of zeros.
 #[unsafe(no_mangle)]
 pub static SOCK: SockOffsets = SockOffsets {
     state: u32::MAX,
