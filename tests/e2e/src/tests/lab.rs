@@ -127,7 +127,7 @@ fn a_path_that_nobody_writes_down_is_measured() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, few)]
+#[e2e(long, alone)]
 fn a_burst_of_datagrams_makes_a_flow_lose() -> Result<()> {
     let report = run(r#"
         description = "A burst takes the path away"
