@@ -21,6 +21,11 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
+/// Returns the path as seen from the root, if it is below it.
+pub fn from_root(path: &Path) -> &Path {
+    path.strip_prefix(root()).unwrap_or(path)
+}
+
 /// Returns a cargo of the toolchain that runs this program, at the root.
 pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

@@ -41,6 +41,7 @@ mod test;
 mod toolchains;
 mod tools;
 mod tree;
+mod unit_tests;
 mod verifier;
 mod vm;
 

@@ -1,18 +1,19 @@
 //! `cargo xtask test`: every test there is, or those with a filter in their names.
 
-use std::{env, path::Path, process::Command, thread};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
     dist, exec, programs,
     setup::{self, For},
+    unit_tests,
 };
 
 /// Builds all that they run.
 pub fn build() -> Result<()> {
     setup::run(For::Testing)?;
-    exec::run(&mut exec::cargo(["test", "--workspace", "--no-run"]))?;
+    unit_tests::build()?;
     let target = setup::own_target()?;
     programs::end_to_end(target)?;
     dist::ship(target).map(drop)
@@ -22,7 +23,7 @@ pub fn build() -> Result<()> {
 pub fn run(filter: Option<&str>) -> Result<()> {
     let root = exec::is_root()?;
     setup::run(if root { For::Testing } else { For::Building })?;
-    exec::run(of_workspace().args(filter))?;
+    unit_tests::run(filter)?;
     if !root {
         bail!(
             "the tests above passed, but those that need root were not run: \
@@ -42,19 +43,6 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         println!("all tests passed: those of the workspace, and those that need root");
     }
     Ok(())
-}
-
-/// Returns the command for tests that need no root. Many of them wait for what they have begun:
-/// more run at a time than there are processors, if nobody says otherwise.
-fn of_workspace() -> Command {
-    const PER_PROCESSOR: usize = 4;
-    const THREADS: &str = "RUST_TEST_THREADS";
-    let mut cargo = exec::cargo(["test", "--workspace"]);
-    if env::var_os(THREADS).is_none() {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        cargo.env(THREADS, (PER_PROCESSOR * processors).to_string());
-    }
-    cargo
 }
 
 /// Tells whether a name of the end-to-end tests has the filter in it.
