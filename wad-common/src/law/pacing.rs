@@ -1,7 +1,7 @@
 //! The rate at which a flow is paced, under a law with `cong_control`; the kernel sets that of
 //! the others, of which some is taken back. And the bursts that paced flows send.
 
-use super::{INITIAL_WINDOW_SEGMENTS, Window, hystart, slow_start};
+use super::{INITIAL_WINDOW_SEGMENTS, Window, slow_start};
 
 /// Per cent of a window for each RTT, in congestion avoidance: the kernel's
 /// `tcp_pacing_ca_ratio`.
@@ -9,8 +9,8 @@ const AVOIDANCE_PERCENT: u64 = 120;
 /// The ratio is this while the window doubles: `tcp_pacing_ss_ratio`.
 const SLOW_START_PERCENT: u64 = 200;
 
-/// No ratio is larger: that of rapid start.
-const MOST_PERCENT: u64 = 400;
+/// The ratio is this in rapid start: see [`hystart`](super::hystart).
+const RAPID_PERCENT: u64 = 300;
 
 /// The rate that spreads a window over its RTT, and lets it grow: 1.2 times the
 /// window in an RTT, twice while it doubles; and where slow start is limited
@@ -32,13 +32,11 @@ pub const fn bytes_per_second(
     percent_of_window(window, mss_bytes, srtt_us, percent)
 }
 
-/// The rate of a flow in [rapid start](super::hystart): as many windows per RTT as the window grows to
-/// in that time. None without an RTT.
+/// The rate of a flow in rapid start. None without an RTT.
 #[inline(always)]
 #[must_use]
 pub const fn rapid_bytes_per_second(window: &Window, mss_bytes: u32, srtt_us: u32) -> Option<u64> {
-    let percent = hystart::rapid_factor(window.cwnd_segments) as u64 * 100;
-    percent_of_window(window, mss_bytes, srtt_us, percent)
+    percent_of_window(window, mss_bytes, srtt_us, RAPID_PERCENT)
 }
 
 #[inline(always)]
@@ -53,7 +51,7 @@ const fn percent_of_window(
         return None;
     }
     // 6 TB, beyond which the product would not fit.
-    const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * MOST_PERCENT);
+    const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * RAPID_PERCENT);
     let window_bytes = window.cwnd_segments as u64 * mss_bytes as u64;
     let window_bytes = if window_bytes < MOST_BYTES { window_bytes } else { MOST_BYTES };
     Some(window_bytes * (US_PER_PERCENT * percent) / srtt_us as u64)
@@ -150,7 +148,7 @@ pub const fn least_segments(burst_segments: u8, cwnd_segments: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::INFINITE_SSTHRESH, AVOIDANCE_PERCENT, MOST_PERCENT, SLOW_START_PERCENT, Window,
+        super::INFINITE_SSTHRESH, AVOIDANCE_PERCENT, RAPID_PERCENT, SLOW_START_PERCENT, Window,
         burst_segments, bytes_per_second, enough_bytes_per_second, least_segments,
         rapid_bytes_per_second,
     };
@@ -174,8 +172,6 @@ mod tests {
         assert_eq!(bytes_per_second(&WINDOW, MSS_BYTES, 0, true), None);
         assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, RTT_US), Some(30_000_000));
         assert_eq!(rapid_bytes_per_second(&WINDOW, MSS_BYTES, 0), None);
-        let smaller = Window { cwnd_segments: 639, ..WINDOW };
-        assert_eq!(rapid_bytes_per_second(&smaller, MSS_BYTES, RTT_US), Some(25_560_000));
     }
 
     #[test]
@@ -215,13 +211,13 @@ mod tests {
     fn the_largest_window_is_no_overflow() {
         let huge =
             Window { cwnd_segments: u32::MAX, max_ssthresh_segments: u32::MAX - 1, ..WINDOW };
-        // Each is as much smaller than the largest product as its ratio is than the largest.
+        // The largest product is that of rapid start; the others are as much smaller as their ratios.
         for (rate, percent) in [
             (bytes_per_second(&huge, u32::MAX, 1, false), AVOIDANCE_PERCENT),
             (bytes_per_second(&huge, u32::MAX, 1, true), SLOW_START_PERCENT),
-            (rapid_bytes_per_second(&huge, u32::MAX, 1), 300),
+            (rapid_bytes_per_second(&huge, u32::MAX, 1), RAPID_PERCENT),
         ] {
-            let most = u64::MAX / MOST_PERCENT * percent;
+            let most = u64::MAX / RAPID_PERCENT * percent;
             assert!(rate.unwrap().abs_diff(most) < 1 << 24, "{rate:?} for {percent}%");
         }
     }

@@ -1,5 +1,5 @@
-//! Rapid start: on an unknown path the window of a paced flow quadruples in each RTT until the RTT rises.
-//! `ss` shows that each delivered segment adds three.
+//! Rapid start: on an unknown path the window of a paced flow triples in each RTT until the RTT rises.
+//! `ss` shows that each delivered segment adds two.
 
 use std::{slice, time::Duration};
 
@@ -19,8 +19,8 @@ use wad_testbed::{
 const RTT: Duration = Duration::from_millis(120);
 /// Its BDP is 10,000 segments.
 const PATH: &str = "rtt = '120ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
-/// Three rounds, of 10, 40 and 160 segments.
-const FIRST_SEGMENTS: std::ops::Range<u64> = 20..210;
+/// Three rounds, of 10, 30 and 90 segments.
+const FIRST_SEGMENTS: std::ops::Range<u64> = 20..130;
 /// Samples to gather, from several connections: on a busy host the RTT of one may rise by itself.
 const SAMPLES: usize = 30;
 const MOST_CONNECTIONS: u16 = 15;
@@ -60,7 +60,7 @@ fn windows(flow: &Flow) -> f64 {
 }
 
 #[e2e(every_change, few)]
-fn on_an_unknown_path_the_window_quadruples_in_each_rtt() -> Result<()> {
+fn on_an_unknown_path_the_window_triples_in_each_rtt() -> Result<()> {
     let flows = beginnings("rapid", "congestion = 'wad_cubic'")?;
     let fastest = flows.iter().max_by(|a, b| growth(a).total_cmp(&growth(b))).context("none")?;
     println!(
@@ -68,8 +68,8 @@ fn on_an_unknown_path_the_window_quadruples_in_each_rtt() -> Result<()> {
         growth(fastest),
         windows(fastest)
     );
-    ensure!((2.6..3.05).contains(&growth(fastest)), "{fastest:?}");
-    ensure!((3.5..4.5).contains(&windows(fastest)), "{fastest:?}");
+    ensure!((1.7..2.05).contains(&growth(fastest)), "{fastest:?}");
+    ensure!((2.6..3.4).contains(&windows(fastest)), "{fastest:?}");
     Ok(())
 }
 

@@ -24,8 +24,8 @@ const PATH: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 
 const RESUMES: u16 = 7000;
 const BEGINS_ANEW: u16 = 7010;
 const DIVIDES: u16 = 7020;
-/// The first window, four times that, and once more: rapid start, with a few to spare.
-const SLOW_START_SEGMENTS: u32 = 10 + 40 + 160 + 10;
+/// The first window, three times that, and once more: rapid start, with a few to spare.
+const SLOW_START_SEGMENTS: u32 = 10 + 30 + 90 + 10;
 const LIMIT: Duration = Duration::from_secs(5);
 /// The kernel halves the window for each timeout of 260 ms or so.
 const PAUSE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-use super::{Ack, HyStart, grow, rapid_factor, threshold_us};
+use super::{Ack, HyStart, grow, threshold_us};
 use crate::law::{INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
 
 /// Samples of four segments each: whether the window is to grow slower after them, and whether
@@ -66,9 +66,9 @@ fn rapid_start_ends_for_good_once_the_rtt_rises_by_a_16th_of_the_threshold() {
         }
         (state.is_rapid(), state.is_conservative(), state.growth_segments(&window, 4))
     };
-    assert_eq!(group(64_000), (true, false, 12));
+    assert_eq!(group(64_000), (true, false, 8));
     // The threshold is 8 ms.
-    assert_eq!(group(64_499), (true, false, 12));
+    assert_eq!(group(64_499), (true, false, 8));
     assert_eq!(group(64_500), (false, true, 4));
     assert_eq!(group(64_000), (false, false, 4));
     assert_eq!(group(64_499), (false, false, 4), "below the threshold itself");
@@ -96,13 +96,8 @@ fn limited_slow_start_is_not_rapid() {
         max_ssthresh_segments: 100,
         credit_q16: 0,
     };
-    assert_eq!(state.growth_segments(&window(99), 4), 12);
+    assert_eq!(state.growth_segments(&window(99), 4), 8);
     assert_eq!(state.growth_segments(&window(100), 4), 4);
-}
-
-#[test]
-fn small_windows_quadruple_and_larger_ones_triple() {
-    assert_eq!([10, 160, 639, 640, u32::MAX].map(rapid_factor), [4, 4, 4, 3, 3]);
 }
 
 #[test]
