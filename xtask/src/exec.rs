@@ -21,7 +21,7 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Returns the path as seen from the root, if it is below it.
+/// Returns the path relative to the root of the repository, or the whole path if it is elsewhere.
 pub fn from_root(path: &Path) -> &Path {
     path.strip_prefix(root()).unwrap_or(path)
 }

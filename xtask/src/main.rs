@@ -31,6 +31,7 @@ mod lab;
 mod linker;
 mod package;
 mod packages;
+mod parallel;
 mod programs;
 mod reference;
 mod release;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use crate::{dist, exec};
 
@@ -28,14 +29,19 @@ fn build(package: &str, name: &str, target: &str) -> Result<PathBuf> {
 
 /// Returns the file of the program that a cargo builds.
 fn built(cargo: &mut Command) -> Result<PathBuf> {
+    let messages = messages(cargo)?;
+    let path = messages.iter().find_map(|message| message["executable"].as_str());
+    Ok(exec::root().join(path.context("cargo built no program")?))
+}
+
+/// Runs a cargo that builds, and returns its messages: one for each thing that it builds.
+///
+/// # Errors
+/// If something does not build: the compiler has said why on standard error.
+pub fn messages(cargo: &mut Command) -> Result<Vec<Value>> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the programs of the tests do not build");
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages")?;
-        if let Some(path) = message["executable"].as_str() {
-            return Ok(exec::root().join(path));
-        }
-    }
-    Err(anyhow::anyhow!("cargo built no program"))
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).context("cargo's messages")).collect()
 }

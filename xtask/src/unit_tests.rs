@@ -1,81 +1,59 @@
-//! The tests that need no root. Cargo runs their programs one after the other, and much of the time each
-//! waits for what it has begun. Here as many programs run at a time as there are processors.
+//! `cargo test` runs the test programs of the packages one after the other, and most of their time they
+//! sleep or wait. Here as many programs run at a time as there are processors.
 
 use std::{
-    fmt::Write as _,
+    env,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::Mutex,
-    thread,
+    process::Stdio,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::exec;
+use crate::{exec, parallel::in_parallel, programs};
 
-/// Tests of one program that run at a time, if nobody says otherwise.
+/// The variable by which libtest is told how many tests of a program run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
+/// The number of tests at a time, unless the user has set the variable.
 const THREADS_OF_PROGRAM: &str = "8";
 
-/// A program of tests.
+/// A test program, as cargo builds one for each library, binary and file in `tests/`.
 struct Program {
     path: PathBuf,
-    /// The folder of its package, in which Cargo runs it.
+    /// The folder of its package, in which cargo runs it.
     folder: PathBuf,
 }
 
-/// Builds the programs.
+/// Builds the test programs of all packages.
 pub fn build() -> Result<()> {
-    programs().map(drop)
+    test_programs().map(drop)
 }
 
-/// Runs the tests with the filter in their names, or all.
+/// Runs the tests that need no root, or those of them with the filter in their names.
 ///
 /// # Errors
-/// If one fails: once all have run.
+/// If a test fails. The other programs run to their ends before.
 pub fn run(filter: Option<&str>) -> Result<()> {
-    let programs = programs()?;
-    let (next, failed) = (Mutex::new(programs.iter()), Mutex::new(Vec::new()));
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let run_those_left = || {
-            loop {
-                let Some(program) = next.lock().expect("no panic").next() else { break };
-                let name = exec::from_root(&program.path);
-                match program.run(filter) {
-                    Ok((true, output)) => print(name, &output),
-                    Ok((false, output)) => {
-                        print(name, &output);
-                        failed.lock().expect("no panic").push(name.display().to_string());
-                    }
-                    Err(error) => {
-                        failed.lock().expect("no panic").push(format!("{error:#}"));
-                    }
-                }
-            }
-        };
-        for _ in 0..processors {
-            scope.spawn(run_those_left);
-        }
+    let results = in_parallel(&test_programs()?, |program| {
+        let (passed, output) = program.run(filter)?;
+        let path = exec::from_root(&program.path).display();
+        print(&format!("\n     Running {path}\n"), &output);
+        ensure!(passed, "tests of {path} failed; its output is above");
+        Ok(())
     });
-    let mut why = String::new();
-    for program in failed.into_inner().expect("no panic") {
-        let _ = write!(why, "\n    {program}");
-    }
-    if !why.is_empty() {
-        bail!("tests failed; their output is above:{why}");
-    }
+    let errors: Vec<String> =
+        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(errors.is_empty(), "{}", errors.join("\n"));
     exec::run(exec::cargo(["test", "--quiet", "--workspace", "--doc"]).args(filter))
 }
 
 impl Program {
-    /// Returns whether its tests passed, and what they wrote.
+    /// Returns whether its tests passed, and its output.
     fn run(&self, filter: Option<&str>) -> Result<(bool, Vec<u8>)> {
-        let mut command = Command::new(&self.path);
+        let mut command = exec::command(&self.path);
         command.args(filter).current_dir(&self.folder).stdin(Stdio::null());
-        if std::env::var_os(THREADS).is_none() {
+        if env::var_os(THREADS).is_none() {
             command.env(THREADS, THREADS_OF_PROGRAM);
         }
         let path = self.path.display();
@@ -84,26 +62,20 @@ impl Program {
     }
 }
 
-fn print(name: &Path, output: &[u8]) {
+/// Prints the output of one program in one piece.
+fn print(header: &str, output: &[u8]) {
     let mut out = io::stdout().lock();
-    let header = format!("\n     Running {}\n", name.display());
     let _ = out.write_all(header.as_bytes()).and_then(|()| out.write_all(output));
 }
 
-fn programs() -> Result<Vec<Program>> {
-    let mut cargo = exec::cargo(["test", "--workspace", "--no-run"]);
-    cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
-    let output = cargo.output().context("cannot start cargo")?;
-    ensure!(output.status.success(), "the tests do not build");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut programs = Vec::new();
-    for line in text.lines() {
-        programs.extend(of_message(&serde_json::from_str(line).context("cargo's messages")?));
-    }
-    ensure!(!programs.is_empty(), "cargo names no program of tests");
+fn test_programs() -> Result<Vec<Program>> {
+    let messages = programs::messages(&mut exec::cargo(["test", "--workspace", "--no-run"]))?;
+    let programs: Vec<Program> = messages.iter().filter_map(of_message).collect();
+    ensure!(!programs.is_empty(), "cargo names no test program");
     Ok(programs)
 }
 
+/// Returns the test program that a message of cargo is about, if it is about one.
 fn of_message(message: &Value) -> Option<Program> {
     let is_of_tests = message["profile"]["test"] == true;
     let path = message["executable"].as_str().filter(|_| is_of_tests)?;
@@ -118,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_tests_run_in_the_folders_of_their_packages() {
+    fn a_test_program_runs_in_the_folder_of_its_package() {
         let message = |is_test: bool, executable: Value| {
             of_message(&json!({
                 "reason": "compiler-artifact",
@@ -137,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_from_what_passed() {
+    fn a_program_passes_if_it_exits_with_0() {
         let run = |name: &str, filter| {
             let program = Program { path: exec::find_program(name).unwrap(), folder: "/".into() };
             program.run(filter).unwrap()

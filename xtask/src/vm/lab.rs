@@ -13,12 +13,11 @@ use toml::Table;
 use super::{
     MEASURING, TARGET, UNMITIGATED, bpftune,
     guest::Run,
-    in_parallel,
     kernel::{self, Kernel, Wanted},
     machine::{Instruction, Limits, Manner},
     prepare, start,
 };
-use crate::{exec, programs};
+use crate::{exec, parallel::in_parallel, programs};
 
 /// Ten runs of each variant take half an hour on a machine with nothing else to do, and
 /// hours on one that is busy.

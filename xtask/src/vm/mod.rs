@@ -13,10 +13,7 @@ mod verdict;
 
 use std::{
     env, fs,
-    num::NonZero,
     path::{Path, PathBuf},
-    sync::Mutex,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,7 +27,9 @@ use self::{
     verdict::Verdict,
 };
 use crate::{
-    dist, exec, programs,
+    dist, exec,
+    parallel::in_parallel,
+    programs,
     setup::{self, For, SHIPPED},
 };
 
@@ -72,6 +71,7 @@ pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
     let program = programs::end_to_end(TARGET)?;
     let wanted = wanted(names);
 
+    // A machine uses one processor.
     let outcomes = in_parallel(&wanted, |wanted| {
         let begun = Instant::now();
         let limits = if long { LONG } else { TESTS };
@@ -224,35 +224,4 @@ fn start(
         .and_then(|()| machine::run(&kernel.image, &files, name, manner));
     fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;
     console
-}
-
-/// Does the work for all items, as many at a time as there are processors: a machine
-/// uses one.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
-    let next = Mutex::new(items.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let Some((index, item)) = next.lock().expect("no panic").next() else { return };
-                    let result = work(item);
-                    done.lock().expect("no panic").push((index, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("no panic");
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn results_stand_in_the_order_of_what_they_are_of() {
-        let doubled = super::in_parallel(&[1, 2, 3, 4, 5], |number| number * 2);
-        assert_eq!(doubled, [2, 4, 6, 8, 10]);
-    }
 }
